@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 JOBS ?= 2
 RUNTIME := tests/agent tests/runtime tests/engine/test_local.py
 # dspy has an environment of its own: it brings 349 MB
-EXTRAS := $(addprefix --extra ,serve mcp langchain otel code postgres dbos restate)
+EXTRAS := $(addprefix --extra ,serve mcp langchain otel code postgres dbos restate evidence)
 
 .PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server bench-rust rust-audit rust-deny docs site site-serve lock environments rust clean
 
@@ -42,12 +42,14 @@ fix: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python -m tests.conformance
+	$(BIN)/python -m tests.documents
 	$(BIN)/python -m tests.conformance_kit
 	$(BIN)/python -m tests.tables
 	$(BIN)/python -m tests.cli_reference > docs/cli.md
 
 docs: $(STAMP)
 	$(BIN)/python -m tests.conformance
+	$(BIN)/python -m tests.documents
 	$(BIN)/python -m tests.conformance_kit
 	$(BIN)/python -m tests.tables
 	$(BIN)/python -m tests.cli_reference > docs/cli.md

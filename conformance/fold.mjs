@@ -16,13 +16,17 @@ const observation = (raw) => ({ ...structuredClone(DEFAULTS.observation), ...raw
 
 const fresh = () => ({
   goal: "", status: "new", stop_reason: "", success: false, output: null, accepted: null, error: "",
-  waiting_for: "", data: {}, steps: [], open: {}, model_calls: 0, tool_calls: 0, per_tool: {},
+  waiting_for: "", agent: "", data: {}, steps: [], open: {}, model_calls: 0, tool_calls: 0, per_tool: {},
   child_model_calls: 0, child_tool_calls: 0, refused_calls: 0, refused_row: 0, usage: usage(),
   usage_by_model: {}, limits_hit: [], heard: [], epoch: 0, wakes: 0, rewinds: 0, at: 0, active_ms: 0, masked: false,
 });
 
 function replied(state, event) {
   state.model_calls += event.cached ? 0 : 1;
+  charged(state, event);
+}
+
+function charged(state, event) {
   state.usage = plus(state.usage, event.usage);
   const model = event.model ?? "";
   state.usage_by_model[model] = plus(state.usage_by_model[model] ?? usage(), event.usage);
@@ -71,9 +75,11 @@ function reduce(state, { at, event }) {
   state.masked ||= Boolean(event.masked || event.observation?.masked);
   switch (event.e) {
     case "run_started":
-      Object.assign(state, { goal: event.goal, status: "running", data: { ...event.data } });
+      Object.assign(state, { goal: event.goal, status: "running", agent: event.agent ?? "agent", data: { ...event.data } });
       break;
+    case "handed_off": state.agent = event.agent; break;
     case "replied": replied(state, event); break;
+    case "charged": charged(state, event); break;
     case "proposed":
       state.open[event.key] = {
         thought: thought(event.thought),
@@ -136,6 +142,7 @@ function fold(records) {
   for (const { seq, event } of records)
     if (!counted.has(seq)) {
       if (event.e === "replied") replied(state, event);
+      if (event.e === "charged") charged(state, event);
       if (event.e === "observed") consumed(state, event);
     }
   return { ...state, open: Object.keys(state.open).sort() };

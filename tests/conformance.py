@@ -4,17 +4,11 @@
 without a test is listed as open.
 """
 
-import contextlib
-import io
-import os
-import re
 import sys
-from collections import defaultdict
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-import pytest
+from tests.markers import ROOT, by_argument, marked, tagged
 
-ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs" / "internals" / "conformance.md"
 SERIES = {
     "TAO": (20, "the Thought–Action–Observation loop"),
@@ -29,25 +23,7 @@ SERIES = {
 IDS = [f"{name}-{n:02d}" for name, (count, _) in SERIES.items() for n in range(1, count + 1)]
 
 
-class Collector:
-    """A pytest plugin that notes which test names which id."""
-
-    def __init__(self) -> None:
-        self.tests: dict[str, set[str]] = defaultdict(set)
-        self.unknown: set[str] = set()
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        for item in items:
-            path = item.nodeid.partition("::")[0]
-            name = re.sub(r"\[.*", "", item.nodeid.rpartition("::")[2])
-            for marker in item.iter_markers("scenario"):
-                for scenario in marker.args:
-                    if scenario not in IDS:
-                        self.unknown.add(f"{scenario} in {item.nodeid}")
-                    self.tests[scenario].add(f"{path}::{name}")
-
-
-def render(tests: dict[str, set[str]]) -> str:
+def render(tests: Mapping[str, Sequence[str]]) -> str:
     done = [scenario for scenario in IDS if tests.get(scenario)]
     lines = [
         "# Conformance",
@@ -67,18 +43,11 @@ def render(tests: dict[str, set[str]]) -> str:
 
 
 def main() -> int:
-    os.chdir(ROOT)
-    collector = Collector()
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        code = pytest.main(["--collect-only", "-q", "-p", "no:xdist", "tests"], [collector])
-    if code != 0:
-        sys.stderr.write(said.getvalue()[-4000:])
+    tests = by_argument(marked("scenario") + tagged(r"[A-Z]+-\d+"))
+    if unknown := sorted(set(tests) - set(IDS)):
+        sys.stderr.write(f"unknown scenario ids: {', '.join(unknown)}\n")
         return 1
-    if collector.unknown:
-        sys.stderr.write("unknown scenario ids: " + ", ".join(sorted(collector.unknown)) + "\n")
-        return 1
-    text = render(collector.tests)
+    text = render(tests)
     if "--check" in sys.argv:
         if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
             sys.stderr.write("docs/internals/conformance.md is not current: run `make docs`\n")

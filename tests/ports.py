@@ -6,7 +6,7 @@ import subprocess
 import time
 
 PATIENCE = 300.0
-"""Seconds after which a program that does not listen has failed."""
+"""Seconds after which a process that makes no progress has failed, on a busy machine, too."""
 _BELOW_THE_SYSTEMS_OWN = range(20_000, 32_000)
 
 

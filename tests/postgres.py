@@ -111,6 +111,8 @@ class Server:
     def stop(self, how: int = signal.SIGINT) -> None:
         """Stops the server: SIGINT is fast, SIGQUIT is immediate, as in a crash."""
         if self._process is not None:
+            # A test that failed may have left it frozen, and then it would never end.
+            self._process.send_signal(signal.SIGCONT)
             self._process.send_signal(how)
             self._process.wait()
             self._process = None

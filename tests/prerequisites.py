@@ -105,6 +105,47 @@ TEA: Final = Prerequisite(
     lambda: "" if tea() else "no program of The Edge Agent is here",
     "pip install openai and python/ of its repository, export TAOFOLD_TEA=(its program tea)",
 )
+
+
+def tagent_archive() -> str:
+    """Returns the folder of TAgent's unpacked source archive, or ""."""
+    return os.environ.get("TAOFOLD_TAGENT", "")
+
+
+TAGENT: Final = Prerequisite(
+    lambda: "" if tagent_archive() else "no source archive of TAgent is here",
+    "pip download --no-binary :all: --no-deps tagent==0.7.1, export TAOFOLD_TAGENT=(its folder)",
+)
+
+
+def aiwg_schemas() -> str:
+    """Returns the folder of AIWG's schemas, as the environment states it, or ""."""
+    return os.environ.get("TAOFOLD_AIWG_SCHEMAS", "")
+
+
+AIWG_SCHEMAS: Final = Prerequisite(
+    lambda: "" if aiwg_schemas() else "no JSON Schemas of AIWG are here",
+    "export TAOFOLD_AIWG_SCHEMAS=(agentic/code/addons/ralph/schemas of its repository)",
+)
+TEA_FILES: Final = Prerequisite(
+    lambda: "" if os.environ.get("TAOFOLD_TEA_FILES") else "no flows of The Edge Agent are here",
+    "clone github.com/fabceolin/the_edge_agent, export TAOFOLD_TEA_FILES=(its folder examples)",
+)
+
+
+def service_apis() -> Path:
+    """Returns the folder of the interface descriptions of Jira, GitHub and Confluence."""
+    return Path(os.environ.get("TAOFOLD_SERVICE_APIS") or os.devnull)
+
+
+SERVICE_APIS: Final = Prerequisite(
+    lambda: "" if service_apis().is_dir() else "no interface descriptions of services are here",
+    "export TAOFOLD_SERVICE_APIS=(a folder with the files of tests/testops/test_descriptions.py)",
+)
+SKILLS: Final = Prerequisite(
+    lambda: "" if os.environ.get("TAOFOLD_SKILLS") else "no public skills are here",
+    "clone github.com/anthropics/skills and others, export TAOFOLD_SKILLS=(their folder)",
+)
 ROOT: Final = Prerequisite(
     lambda: "" if _SUPERUSER else "only root gives files to others", "sudo make test"
 )

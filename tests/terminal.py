@@ -12,9 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from taofold.cli.app import main
-
-PATIENCE = 60.0
-"""Seconds after which a process that does not get anywhere has failed."""
+from tests.ports import PATIENCE
 
 
 class Result(NamedTuple):

@@ -10,14 +10,14 @@ import pytest
 import taofold
 
 SOURCE = Path(taofold.__file__).parent
-GUEST = SOURCE.parent / "taofold_repair"
+GUESTS = [SOURCE.parent / "taofold_repair", SOURCE.parent / "taofold_testops"]
 LAZY = {"models", "telemetry", "bridges", "cli"}
 """Adapters and the command line may import inside functions: optional or heavy things."""
 
 
 def modules() -> list[Path]:
-    """Every module below `src`, the offline search policy's too."""
-    found = [*SOURCE.rglob("*.py"), *GUEST.rglob("*.py")]
+    """Every module below `src`, those of the guests too."""
+    found = [path for folder in (SOURCE, *GUESTS) for path in folder.rglob("*.py")]
     return [path for path in sorted(found) if "project" not in path.parts]
 
 
@@ -136,16 +136,17 @@ OPENS_FILES = {
     "cli/authority.py": "/proc",
     "cli/demo.py": "a new folder of the demo's own",
     "cli/file_commands.py": "agent.yaml and policy.yaml, which a person asked for",
-    "files/actions/web.py": "the work root, in its jail",
+    "evidence/verifier.py": "what its user names; it imports no other module",
     "log/sqlite/file.py": "the -wal file of an open log, to sync it",
     "loop/environment.py": "a digest of a file of the work",
     "loop/gates/": "fresh trees and files of the work",
     "loop/runners/": "pipes of a product's process",
-    "loop/snapshots.py": "a store of git",
+    "workspace/": "stores of git, and folders for restored files",
     "loop/workspace.py": "work roots of loops",
     "models/prices.py": "a table of this package",
     "runtime/ownership.py": "/proc",
     "server/console.py": "files of this package",
+    "skills/skill.py": "a copy of a skill in a new folder of one call",
     "shared_document.py": "descriptors of `open_file`",
     "testing/": "cassettes of a program's own tests",
     "tools/": "the work root and its container",

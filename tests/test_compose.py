@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from tests import postgres
-from tests.ports import free_port
+from tests.ports import PATIENCE, free_port
 
 FILE = Path(__file__).parents[1] / "compose.yaml"
 AGENTS = """
@@ -124,7 +124,7 @@ def ask(port: int, path: str, token: str = "", body: Any = None) -> tuple[int, A
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, None
@@ -133,7 +133,7 @@ def ask(port: int, path: str, token: str = "", body: Any = None) -> tuple[int, A
 
 
 def until(condition: Any) -> Any:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not (value := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -141,7 +141,7 @@ def until(condition: Any) -> Any:
 
 
 def test_the_services_work_together(composition: Composition) -> None:
-    token, _ = composition.start("token").communicate(timeout=60)
+    token, _ = composition.start("token").communicate(timeout=PATIENCE)
     port = free_port()
     server = composition.start("server", "--port", str(port))
     workers = [composition.start("worker") for _ in range(2)]

@@ -16,7 +16,6 @@ from taofold.cli.app import app
 from taofold.files.expressions import bounds
 from taofold.files.flow.flow import MOST_VISITS
 from taofold.learning.settings import Extraction, Injection, Pruning
-from taofold.loop import snapshots
 from taofold.loop.gates import tree
 from taofold.models import replies
 from taofold.models.endpoint import RetryPolicy
@@ -31,6 +30,7 @@ from taofold.server.uvicorn_server import HEADER_S
 from taofold.telemetry.prompt import LONGEST_PROMPT
 from taofold.tools import attachments
 from taofold.tools.tool import ToolOptions
+from taofold.workspace import snapshots
 from tests.tables import TABLES, page_with_tables
 from tests.test_docs import PAGES, ROOT, name_of
 
@@ -132,8 +132,8 @@ def test_every_module_that_is_named_by_its_path_is_there(page: Path) -> None:
 
 
 def test_every_variable_that_is_named_is_read() -> None:
-    sources = "\n".join(p.read_text("utf-8") for p in (ROOT / "src").rglob("*.py"))
-    sources += "\n".join(p.read_text("utf-8") for p in (ROOT / "tests").rglob("*.py"))
+    places = ("src", "tests", "bench")
+    sources = "\n".join(p.read_text("utf-8") for at in places for p in (ROOT / at).rglob("*.py"))
     named = {
         name.rstrip("_")
         for page in PAGES
@@ -174,7 +174,7 @@ def test_the_settings_of_learning_have_the_defaults_of_the_table() -> None:
     values = {
         name: getattr(one, name)
         for one in (Extraction(), Injection())
-        for name in one.__struct_fields__
+        for name in type(one).model_fields
     }
     assert {name: eval(value.capitalize()) for name, value in told.items()} == values
 

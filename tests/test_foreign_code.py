@@ -268,11 +268,12 @@ async def test_a_cancellation_of_the_run_is_no_failure_of_its_tool() -> None:
 
 async def test_a_deadline_around_the_run_cancels_it() -> None:
     async def waits() -> None:
+        deadline.reschedule(0)  # it has passed
         await asyncio.sleep(60)
 
     one = agent(act("bad"), finish(), tools=[bad_tool(waits)])
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
+        async with asyncio.timeout(None) as deadline:
             await one.run("go", run_id="r")
     assert (await one.result("r")).stop_reason == "interrupted"
 

@@ -1,89 +1,125 @@
-"""The table of the five documents: every place, every test and every sum in it is there."""
+"""The page of the five documents is made from items and tests, and nothing else."""
 
-import ast
-import importlib
-import re
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple
+import pytest
 
-from tests.conformance import IDS, ROOT
-from tests.test_docs_claims import COMMANDS
+from tests.documents import documents, markers, page, problems, read
+from tests.documents.__main__ import TARGET
+from tests.markers import MarkedTest, by_argument, marked_in
 
-PAGE = ROOT / "docs" / "internals" / "seeds-table.md"
-STATES = ("here", "differs", "missing")
-MEASURED = {"000": 80, "001": 122, "002": 68, "003": 13, "004": 75}
-"""Number of items of each document. A removed row must be removed here too."""
-
-
-class Row(NamedTuple):
-    document: str
-    item: str
-    state: str
-    where: str
-    tests: str
+FILE = """\
+title: A document
+sections:
+  First:
+    a: The first item
+    b: {item: The second item, differs: It does something else.}
+    c: {item: The third item, partly: A half of it is there.}
+    d: {item: The fourth item, missing: There is none of it yet.}
+"""
+TESTED = [MarkedTest("t.py::test_a", ("9.a", "9.b"), skipped=False)]
 
 
-def rows() -> list[Row]:
-    found: list[Row] = []
-    for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
-        for line in section.splitlines():
-            cells = re.split(r"(?<!\\) \| ", line.strip("|").strip())
-            if line.startswith("| ") and len(cells) == 4 and cells[0] != "item":
-                found.append(Row(section[:3], *cells))
-    return found
+def test_the_page_is_what_the_items_and_the_tests_make() -> None:
+    assert TARGET.read_text(encoding="utf-8") == page(documents(), markers()), "run `make docs`"
 
 
-def is_there(place: str) -> bool:
-    """Returns whether it is a command, a path of the repository, or an importable name."""
-    if place.startswith("taofold "):
-        return tuple(place.split()[1:]) in COMMANDS
-    if not place.startswith("taofold"):
-        return (ROOT / place).exists()
-    names = place.split(".")
-    for n in range(len(names), 0, -1):
-        try:
-            value = importlib.import_module(".".join(names[:n]))
-        except ImportError:
-            continue
-        for name in names[n:]:
-            value = getattr(value, name, None)
-        return value is not None
-    return False
+def test_each_item_has_its_tests_or_a_written_verdict() -> None:
+    assert problems(documents(), markers()) == []
 
 
-@cache
-def functions(path: Path) -> frozenset[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))
+def test_the_ids_of_items_are_unique_and_every_document_is_there() -> None:
+    made = documents()
+    assert [document.number for document in made] == ["000", "001", "002", "003", "004"]
+    ids = [item.id for document in made for item in document.items]
+    assert len(ids) == len(set(ids))
 
 
-def test_every_row_has_a_state_and_a_reason_where_it_is_not_as_the_document_says() -> None:
-    for row in rows():
-        state = row.state.partition(":")[0].partition(",")[0]
-        assert state in STATES, row
-        if state != "here":
-            assert len(row.state.partition(": ")[2]) > 10, row
+@pytest.mark.parametrize(
+    ("tests", "fault"),
+    [
+        ([], "9.a: has no test; works needs one"),
+        ([MarkedTest("t.py::test_a", ("9.a",), skipped=False)], "9.b: has no test; differs needs"),
+        ([*TESTED, MarkedTest("t.py::test_d", ("9.d",), skipped=False)], "9.d: is missing and"),
+        ([*TESTED, MarkedTest("t.py::test_e", ("9.e",), skipped=False)], "unknown item 9.e"),
+        ([*TESTED, MarkedTest("t.py::test_f", ("9.a",), skipped=True)], "test_f: is never run"),
+    ],
+)
+def test_what_does_not_fit_together_is_a_fault(tests: list[MarkedTest], fault: str) -> None:
+    document = read(FILE, "9")
+    assert problems([document], TESTED) == []
+    assert any(fault in one for one in problems([document], tests))
 
 
-def test_every_place_exists() -> None:
-    for row in rows():
-        places = re.findall(r"`([^`]+)`", row.where)
-        assert places, row
-        assert [place for place in places if not is_there(place)] == [], row
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{item: Words, works: It has been seen to work.}",
+        "{item: Words}",
+        "{item: Words, differs: It does otherwise., partly: It is half there.}",
+        "{item: Words, missing: none}",
+    ],
+)
+def test_a_person_cannot_write_that_an_item_works_or_leave_out_the_reason(entry: str) -> None:
+    with pytest.raises(ValueError, match=r"9\.a: "):
+        read(f"title: A\nsections: {{First: {{a: {entry}}}}}", "9")
 
 
-def test_every_test_exists() -> None:
-    conformance = (ROOT / "docs" / "internals" / "conformance.md").read_text(encoding="utf-8")
-    covered = set(re.findall(r"\*\*([A-Z]+-\d+)\*\* `", conformance))
-    assert covered <= set(IDS)
-    for row in rows():
-        for test in row.tests.split(", "):
-            path, _, name = test.strip("`").partition("::")
-            if test.startswith("`"):
-                assert (ROOT / path).is_file(), row
-                assert not path.endswith(".py") or name, f"{row}: which test of the file?"
-                assert not name or name in functions(ROOT / path), row
-            else:
-                assert test in covered, row
+def test_a_row_has_its_verdict_its_reason_and_its_tests() -> None:
+    text = page([read(FILE, "9")], TESTED)
+    assert "| [A document](#9) | 4 | 1 | 1 | 1 | 1 |" in text
+    assert "| The first item | works | `t.py::test_a` |" in text
+    assert "| The second item | differs: It does something else. | `t.py::test_a` |" in text
+    assert "| The fourth item | missing: There is none of it yet. |  |" in text
+
+
+MODULE = """\
+import pytest
+pytestmark = [pytest.mark.scenario("every")]
+
+@pytest.mark.scenario("one", "two")
+def test_a(): ...
+
+@pytest.mark.parametrize("x", [pytest.param(1, marks=pytest.mark.scenario("three"))])
+async def test_b(x): ...
+
+@pytest.mark.skip(reason="later")
+@pytest.mark.scenario("four")
+def test_c(): ...
+
+@pytest.mark.scenario("five")
+def test_d():
+    pytest.skip("later")
+
+@pytest.mark.skipif(True, reason="no program")
+def test_e():
+    if here:
+        pytest.skip("not here")
+
+@pytest.mark.scenario("six")
+def no_test(): ...
+
+class TestIt:
+    @pytest.mark.xfail
+    @pytest.mark.scenario("seven")
+    def test_f(self): ...
+"""
+
+
+def test_markers_are_read_from_decorators_parameters_and_modules() -> None:
+    found = list(marked_in(MODULE, "t.py", "scenario"))
+    assert by_argument(found) == {
+        "every": [f"t.py::test_{letter}" for letter in "abcdef"],
+        "one": ["t.py::test_a"],
+        "two": ["t.py::test_a"],
+        "three": ["t.py::test_b"],
+        "four": ["t.py::test_c"],
+        "five": ["t.py::test_d"],
+        "seven": ["t.py::test_f"],
+    }
+    assert [one.test for one in found if one.skipped] == [
+        "t.py::test_c", "t.py::test_d", "t.py::test_f",
+    ]  # fmt: skip
+
+
+def test_a_marker_with_a_computed_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="literal"):
+        list(marked_in("@pytest.mark.scenario(NAME)\ndef test_a(): ...", "t.py", "scenario"))

@@ -216,7 +216,7 @@ def wrong(pattern: Pattern, chance: random.Random) -> Pattern:
         case ErrorFix(signature=signature, fix=fix):
             code = "\n".join(line.removeprefix("+") for line in put.split("\n"))
             bad = Fix(
-                f"Apply {template} where the failure leads to", category, template, code,
+                f"Apply {template} where the failure leads to", category, code,
                 fix.language, f"{out}\n{put}",
             )  # type: ignore[arg-type]  # fmt: skip
             return replace(pattern, body=ErrorFix(signature, bad))

@@ -129,7 +129,7 @@ def synthetic(folder: Path, count: int) -> tuple[list[Pattern], list[str]]:
         kind = rnd.choice(kinds)
         body = ErrorFix(
             ErrorSignature("Other", f"{text[:160]} .* {more[:60]}", ("*.py:f*",), kind),
-            Fix(more, "fix_logic_error", "off_by_one", "{{a}} + 1", "python", "-{{a}}\n+{{a}} + 1"),
+            Fix(more, "fix_logic_error", "{{a}} + 1", "python", "-{{a}}\n+{{a}} + 1"),
         )
         made.append(
             Pattern(numbered("x", n), f"{kind}: {text[:50]}", body, PatternScope("", "python"))

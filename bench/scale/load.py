@@ -121,7 +121,7 @@ async def appends(log: PostgresLog, writers: int) -> dict[str, Any]:
 async def inserts(log: PostgresLog, writers: int) -> int:
     """Rows a second that one connection inserts, two for each writer in a transaction."""
     statement = (
-        "insert into taofold_events select -1, %s + n, 1, 1, convert_to(%s, 'UTF8') "
+        "insert into taofold_events select -1, %s + n, 1, 1, convert_to(%s, 'UTF8'), '' "
         "from generate_series(1, %s) n"
     )
     began = time.monotonic()
@@ -141,7 +141,7 @@ async def waiting(log: Any, count: int) -> dict[str, Any]:
         "principal, created_at, updated_at, epoch, owner, waiting_for, wake_at) "
         "select convert_to('w' || n, 'UTF8'), 'waiting', 'go', 'agent', '', '', 'ann', 1, 1, 1, "
         "'', 'queued', 0 from generate_series(1, %s) n returning number), "
-        "events as (insert into taofold_events select r.number, 0, e.at, e.version, e.body "
+        "events as (insert into taofold_events select r.number, 0, e.at, e.version, e.body, e.link "
         "from runs r, taofold_events e where e.seq = 0 returning 1) select count(*) from events",
         (count,),
     )

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from taofold.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from taofold import reason as reason
     from taofold.agent import Agent, Delta, RunResult, Stream
@@ -20,16 +22,19 @@ if TYPE_CHECKING:
     from taofold.log.memory import MemoryLog
     from taofold.log.open import open_log
     from taofold.log.run_store import Store
-    from taofold.policy import Limits, Policy
+    from taofold.memory import Memory
+    from taofold.policy import Budget, Limits, Policy
     from taofold.runtime.control import cancel, decide, steer
     from taofold.runtime.hooks import (
         AddMessage,
+        ChangeRequest,
         Hook,
         HookContext,
         InputGuard,
         OutputGuard,
         Reject,
         Replace,
+        ReplaceArguments,
     )
     from taofold.runtime.ratings import Rating, rate, ratings
     from taofold.runtime.setup import Approval, Decision
@@ -37,55 +42,6 @@ if TYPE_CHECKING:
     from taofold.tools.attachments import Audio, Document, Image
     from taofold.tools.toolset import register_custom_action
 
-# Loaded at the first use of a name: `import taofold` alone stays a matter of milliseconds.
-_HOME = {
-    "Action": "core.values",
-    "AddMessage": "runtime.hooks",
-    "Agent": "agent",
-    "Approval": "runtime.setup",
-    "Audio": "tools.attachments",
-    "cancel": "runtime.control",
-    "ConfigError": "core.errors",
-    "decide": "runtime.control",
-    "Decision": "runtime.setup",
-    "Delta": "agent",
-    "Document": "tools.attachments",
-    "Hook": "runtime.hooks",
-    "HookContext": "runtime.hooks",
-    "Image": "tools.attachments",
-    "InputGuard": "runtime.hooks",
-    "LimitReached": "core.errors",
-    "Limits": "policy",
-    "MemoryLog": "log.memory",
-    "Message": "core.values",
-    "Observation": "core.values",
-    "open_log": "log.open",
-    "Outcome": "tools",
-    "OutputGuard": "runtime.hooks",
-    "Policy": "policy",
-    "Principal": "core.values",
-    "Refused": "core.errors",
-    "rate": "runtime.ratings",
-    "Rating": "runtime.ratings",
-    "ratings": "runtime.ratings",
-    "register_custom_action": "tools.toolset",
-    "Reject": "runtime.hooks",
-    "Replace": "runtime.hooks",
-    "ReplayDiverged": "core.errors",
-    "run_agent": "compat.tagent",
-    "RunContext": "tools",
-    "RunFailed": "core.errors",
-    "RunResult": "agent",
-    "steer": "runtime.control",
-    "Store": "log.run_store",
-    "Stream": "agent",
-    "Thought": "core.values",
-    "Tier": "core.values",
-    "Tool": "tools",
-    "tool": "tools",
-    "Toolset": "tools",
-    "Usage": "core.values",
-}
 
 __version__ = "0.1.0"
 __all__ = [
@@ -94,6 +50,8 @@ __all__ = [
     "Agent",
     "Approval",
     "Audio",
+    "Budget",
+    "ChangeRequest",
     "ConfigError",
     "Decision",
     "Delta",
@@ -104,6 +62,7 @@ __all__ = [
     "InputGuard",
     "LimitReached",
     "Limits",
+    "Memory",
     "MemoryLog",
     "Message",
     "Observation",
@@ -115,6 +74,7 @@ __all__ = [
     "Refused",
     "Reject",
     "Replace",
+    "ReplaceArguments",
     "ReplayDiverged",
     "RunContext",
     "RunFailed",
@@ -138,15 +98,35 @@ __all__ = [
 ]
 
 
+# `import taofold` alone stays a matter of milliseconds.
+_load = lazy_names(
+    __name__,
+    {
+        "agent": "Agent Delta RunResult Stream",
+        "compat.tagent": "run_agent",
+        "core.errors": "ConfigError LimitReached Refused ReplayDiverged RunFailed",
+        "core.values": "Action Message Observation Principal Thought Tier Usage",
+        "log.memory": "MemoryLog",
+        "log.open": "open_log",
+        "log.run_store": "Store",
+        "memory": "Memory",
+        "policy": "Budget Limits Policy",
+        "runtime.control": "cancel decide steer",
+        "runtime.hooks": (
+            "AddMessage ChangeRequest Hook HookContext InputGuard OutputGuard Reject Replace "
+            "ReplaceArguments"
+        ),
+        "runtime.ratings": "Rating rate ratings",
+        "runtime.setup": "Approval Decision",
+        "tools": "Outcome RunContext Tool Toolset tool",
+        "tools.attachments": "Audio Document Image",
+        "tools.toolset": "register_custom_action",
+    },
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name == "reason":
-        return import_module("taofold.reason")
-    if name in _HOME:
-        value = getattr(import_module(f"taofold.{_HOME[name]}"), name)
-        # The next access finds the name in the module and does not come here.
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'taofold' has no attribute {name!r}")
+    return import_module("taofold.reason") if name == "reason" else _load(name)
 
 
 def __dir__() -> list[str]:

@@ -9,21 +9,27 @@ response. Following it would send the headers, and with them the key, to any hos
 names.
 
 `http_parts` and `bare_url` parse a configured URL and return the part that may be shown.
-`unpacking` decodes a compressed body within a bound. Knows nothing about tools, models or
-providers.
+`unpacking` decodes a compressed body within a bound. `proxy_for` reads the environment's proxy, and
+`retry_after` the time that an answer asks to wait. Knows nothing about tools, models or providers.
 """
 
 import errno
 import importlib
 import ipaddress
 import socket
+import time
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unicodedata import normalize
 from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -97,6 +103,16 @@ def _is_public_6(address: ipaddress.IPv6Address) -> bool:
     # The bits "universal" and "group" of an ISATAP interface id may be set.
     isatap = (int(address) >> 32) & 0xFCFF_FFFF == _ISATAP
     return not isatap or is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)))
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether `host` is `localhost` or a loopback address. Resolves no name."""
+    address = parse_address(host)
+    if address is None:
+        return host == "localhost"
+    # ::ffff:127.0.0.1 is how a dual-stack socket shows an IPv4 client.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def is_own(text: str) -> bool:
@@ -306,3 +322,54 @@ def unpacking(coding: str, most: int) -> Callable[[bytes], bytes] | None:
         return data
 
     return unpacked
+
+
+def proxy_for(url: str) -> str | None:
+    """Returns the environment's proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY).
+
+    Raises:
+        ConfigError: It is a SOCKS proxy, which the client does not support.
+    """
+    parts = urlsplit(url)
+    # Without user and password, which NO_PROXY does not contain.
+    if proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if proxy and not proxy.startswith(("http://", "https://")):
+        if "://" in proxy:
+            raise ConfigError(
+                f"the proxy {bare_url(proxy)} is not an HTTP proxy: set HTTPS_PROXY to one, or add "
+                f"{parts.hostname!r} to NO_PROXY"
+            )
+        proxy = f"http://{proxy}"
+    return proxy or None
+
+
+_LONGEST_WAIT: Final = 86_400.0
+"""Seconds. A longer wait is shortened to a day."""
+
+
+def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
+    """Returns the seconds that an answer asks to wait (RFC 9110 10.2.3), or None."""
+    exact = headers.get("Retry-After-Ms") or headers.get("retry-after-ms")
+    value = headers.get("Retry-After") or headers.get("retry-after")
+    try:
+        if exact:
+            return bounded_wait(float(exact) / 1000)
+        if not value:
+            return None
+        if value.strip().replace(".", "", 1).isdigit():
+            return bounded_wait(float(value))
+        moment = parsedate_to_datetime(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return bounded_wait(moment.timestamp() - now())
+    except (ValueError, OverflowError):
+        return None
+
+
+def bounded_wait(seconds: float) -> float:
+    """Returns `seconds` as a wait between zero and a day. NaN is zero."""
+    # In this order: NaN compares as false and becomes 0.
+    return min(max(0.0, seconds), _LONGEST_WAIT)

@@ -28,7 +28,7 @@ from taofold.core.events import Record
 from taofold.core.json_values import plain
 from taofold.core.state import RunState, fold, opening
 from taofold.core.text import iso
-from taofold.core.values import Principal
+from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import RunRow
 from taofold.policy.redaction.views import shown, shown_value
 
@@ -59,6 +59,7 @@ def run_state_json(run: str, records: Sequence[Record]) -> dict[str, Any]:
         "at": records[-1].seq if records else -1,
         "goal": state.goal,
         "agent": started.agent if started else "",
+        "active_agent": state.agent,
         "model": started.model if started else "",
         "status": state.status,
         "stop_reason": state.stop_reason,
@@ -181,6 +182,7 @@ def approval_json(approval: "Approval") -> dict[str, Any]:
         "asked_at": iso(approval.asked_at),
         "expires_at": iso(approval.expires_at) if approval.expires_at else None,
         "tier": int(approval.tier),
+        "requires_confirmation": approval.form is None and approval.action.tool != ASK_USER,
         "reason": approval.reason,
         "question": approval.question,
         "form": None if approval.form is None else dict(approval.form),

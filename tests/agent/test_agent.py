@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -13,6 +13,7 @@ from taofold import (
     Limits,
     MemoryLog,
     Outcome,
+    Principal,
     RunContext,
     Tier,
     register_custom_action,
@@ -21,6 +22,7 @@ from taofold import (
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, RunFailed
 from taofold.core.values import Message, Profile, Reply, Usage
+from taofold.runtime import providers as registry
 from taofold.runtime.providers import register_provider
 from taofold.runtime.trace_context import TRACEPARENT
 from taofold.testing import FunctionModel, ScriptedModel
@@ -128,7 +130,8 @@ async def test_a_limit_of_an_agent_that_was_asked_says_whose_it_is(
 
 
 @pytest.mark.scenario("TAG-25")
-async def test_a_provider_registered_by_name_is_used() -> None:
+async def test_a_provider_registered_by_name_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", {})  # other tests list the providers
     register_provider("acme", lambda model, **options: ScriptedModel([finish(model)]))
     assert (await Agent("acme:large").run("g")).output == "large"
 
@@ -224,6 +227,20 @@ def test_run_sync_works_without_a_loop_and_raises_what_happened() -> None:
 def test_what_is_easily_mistaken_is_said_where_it_is_written(options: Any, cure: str) -> None:
     with pytest.raises(ConfigError, match=cure):
         Agent("ollama:x", **options)
+
+
+@pytest.mark.parametrize(
+    ("principal", "cure"),
+    [
+        ("ada", r"^principal: is a Principal, such as Principal\('ada'\), not 'ada'"),
+        (Principal("ada", cast("Any", "USER")), r"^principal: .*write roles=\('USER',\)"),
+    ],
+)
+def test_a_mistaken_principal_is_refused_before_the_run(principal: Any, cure: str) -> None:
+    log = MemoryLog()
+    with pytest.raises(ConfigError, match=cure):
+        Agent(ScriptedModel([]), log=log).run_sync("g", principal=principal)
+    assert not asyncio.run(log.rows())
 
 
 def test_a_secret_of_the_wrong_kind_is_not_said() -> None:

@@ -13,6 +13,7 @@ from taofold.testing import FunctionModel, TestModel
     ("options", "said"),
     [
         ({"strategy": "reakt"}, "strategy: unknown strategy 'reakt'; did you mean 'react'"),
+        ({"models": {"critik": "m"}}, "models: unknown role 'critik'; did you mean 'critic'"),
         ({"tools": ["fils"]}, "tools[0]: there is no built-in tool 'fils'; did you mean 'files'"),
         ({"approve": "terminl"}, "approve: is a callback, 'terminal' or 'all'"),
         ({"on_denial": "stopp"}, "on_denial: is 'continue' or 'stop'"),

@@ -141,6 +141,12 @@ async def test_an_option_that_a_run_does_not_have_is_named(
         await anext(aiter(started("go", **{option: None})))
 
 
+def test_an_unknown_argument_of_a_copy_is_named() -> None:
+    changes: dict[str, Any] = {"modle": "test:x"}
+    with pytest.raises(TypeError, match="Agent has no argument 'modle'; did you mean 'model'"):
+        Agent("test:x").replace(**changes)
+
+
 async def test_a_stream_that_was_left_names_its_run() -> None:
     agent = Agent(ScriptedModel(["One. Two. Three."]), log="memory")
     stream = agent.stream("go")

@@ -106,6 +106,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.document_item("004.tools.crewai")
 def test_its_tools_are_called_by_react_with_their_schemas(told):
     assert told["success"], told
     assert told["schema"]["properties"]["a"] == {"minimum": 0, "type": "integer"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taofold import Agent, Limits, MemoryLog, tool
-from taofold.bridges.python_tool import (
+from taofold.bridges.python_sandbox import (
     CodeBounds,
     CodeFailure,
     CodeProgram,
@@ -15,8 +15,8 @@ from taofold.bridges.python_tool import (
     CodeTurn,
     FunctionCall,
     Interpreter,
-    python_tool,
 )
+from taofold.bridges.python_tool import python_tool
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Reply, ToolCall
@@ -26,10 +26,13 @@ from tests.runtime.kit import LOGS, Memo, act, events, finish, settled
 pytestmark = pytest.mark.anyio
 
 QUICK = CodeBounds(seconds=0.5, memory=32_000_000)
+"""For code that does not end."""
+PATIENT = CodeBounds(seconds=60, memory=32_000_000)
+"""For code that ends, also on a busy machine."""
 
 
-def turn(code: str, *functions: str) -> CodeTurn:
-    return Interpreter(QUICK).turn(CodeProgram(code, frozenset(functions)))
+def turn(code: str, *functions: str, bounds: CodeBounds = PATIENT) -> CodeTurn:
+    return Interpreter(bounds).turn(CodeProgram(code, frozenset(functions)))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +58,7 @@ def turn(code: str, *functions: str) -> CodeTurn:
     ],
 )
 def test_code_can_do_nothing_but_compute(code, said):
-    end = turn(code).end
+    end = turn(code, bounds=QUICK if said == "TimeoutError" else PATIENT).end
     assert isinstance(end, CodeFailure)
     assert said in end.text
 
@@ -79,7 +82,7 @@ def test_a_turn_ends_where_a_function_of_ours_is_called():
 
 @pytest.mark.parametrize("code", ["r = f(1)\nprint(r)\nr", "r = await f(1)\nprint(r)\nr"])
 def test_the_answer_to_a_call_is_its_value_or_an_exception(code):
-    one = Interpreter(QUICK)
+    one = Interpreter(PATIENT)
     program = CodeProgram(code, frozenset("f"))
     first = one.turn(program).end
     assert isinstance(first, FunctionCall)
@@ -102,9 +105,9 @@ found
 
 def test_a_program_that_is_run_again_from_its_beginning_takes_the_same_turns():
     """After a crash, another process has only the code and the answers."""
-    kept, program = Interpreter(QUICK), CodeProgram(STORY, frozenset("f"))
+    kept, program = Interpreter(PATIENT), CodeProgram(STORY, frozenset("f"))
     for number in range(5):
-        mine, other = kept.turn(program), Interpreter(QUICK).turn(program)
+        mine, other = kept.turn(program), Interpreter(PATIENT).turn(program)
         assert mine == other
         if isinstance(mine.end, FunctionCall):
             program = program.then(mine.end, {"value": number * 10})
@@ -114,7 +117,7 @@ def test_a_program_that_is_run_again_from_its_beginning_takes_the_same_turns():
 def test_a_program_that_does_not_repeat_itself_is_stopped():
     """Never give an answer to another call than the one that was made."""
     other = CodeProgram("f(2)", frozenset("f")).then(FunctionCall("f", (1,), {}), {"value": 1})
-    end = Interpreter(QUICK).turn(other).end
+    end = Interpreter(PATIENT).turn(other).end
     assert isinstance(end, CodeFailure)
     assert "did not repeat itself" in end.text
 
@@ -145,7 +148,7 @@ def broken() -> str:
 
 
 def coder(code: str, *more: Any, **options: Any) -> Agent[Any, Any]:
-    tools = python_tool(tools=[add, remove, broken], bounds=QUICK)
+    tools = python_tool(tools=[add, remove, broken], bounds=PATIENT)
     return Agent(Memo([act("python", code=code), *more, finish()]), tools=[tools], **options)
 
 
@@ -281,7 +284,7 @@ def _open(child: list[e.Record]) -> int:
 
 
 async def test_code_that_calls_too_often_is_stopped():
-    tools = python_tool(tools=[add], bounds=CodeBounds(seconds=1, calls=3))
+    tools = python_tool(tools=[add], bounds=CodeBounds(seconds=60, calls=3))
     code = "while True:\n    add(1)"
     result = await Agent(Memo([act("python", code=code), finish()]), tools=[tools]).run("go")
     seen = events(result, e.Observed)[0].observation
@@ -319,7 +322,7 @@ async def test_code_of_a_native_call_runs_too():
 
 
 async def test_two_runs_of_the_same_code_do_not_disturb_each_other():
-    tools = python_tool(tools=[add], bounds=QUICK)
+    tools = python_tool(tools=[add], bounds=PATIENT)
 
     async def one() -> Any:
         code = "t = 0\nfor i in range(10):\n    t = add(t, i)\nt"

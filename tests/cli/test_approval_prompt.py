@@ -20,6 +20,7 @@ from taofold.cli.approval_prompt import Terminal as Prompt
 from taofold.core.values import Action, Deciders, Tier
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision, cut_preview
+from tests.ports import PATIENCE
 from tests.terminal import Taofold
 
 
@@ -164,8 +165,8 @@ class Terminal:
         os.close(other)
         self.seen = ""
 
-    def until(self, text: str, seconds: float = 20.0) -> str:
-        end = time.monotonic() + seconds
+    def until(self, text: str) -> str:
+        end = time.monotonic() + PATIENCE
         while text not in self.seen:
             assert time.monotonic() < end, self.seen
             if wait([self.fd], 0.05):
@@ -211,7 +212,7 @@ def test_at_a_terminal_it_asks_and_goes_on(
     one.until("> ")
     one.type("a\n")
     one.until("finished: final_answer")
-    assert one.process.wait(20) == 0
+    assert one.process.wait(PATIENCE) == 0
     assert (project / "notes.txt").read_text() == "hello 7777\n"
 
 
@@ -224,7 +225,7 @@ def test_what_was_typed_before_the_question_is_no_answer(
     (project / "go").touch()
     one.until("[a]pprove")
     one.type("q\n")
-    assert one.process.wait(20) == 3
+    assert one.process.wait(PATIENCE) == 3
     assert not (project / "notes.txt").exists()
 
 
@@ -235,7 +236,7 @@ def test_ctrl_c_at_the_question_leaves_the_run_waiting(
     one.until("[a]pprove")
     one.type("\x03")
     one.until("runs resume")
-    assert one.process.wait(20) == 130
+    assert one.process.wait(PATIENCE) == 130
     assert "the run waits for an approval or answer" in " ".join(one.seen.split())
     assert not (project / "notes.txt").exists()
     # Nothing is lost: the question is still open, and its answer goes on with the run.
@@ -342,18 +343,18 @@ def test_what_is_longer_than_the_screen_is_shown_a_page_at_a_time(
 ) -> None:
     """Mutant: `screens` gives one page. The beginning of the question is then out of sight."""
     one = terminal("run", "agents.py:lengthy", "go")
-    one.until("page 1 of ")
-    one.until("> ")
+    rest = ": Enter shows the next one\r\n> "
+    one.until("\r\n> ")
     assert "[a]pprove" not in one.seen
     assert "line 99" not in one.seen
-    one.type("a\n")
-    one.until("page 2 of ")
-    assert "[a]pprove" not in one.seen
-    while "[a]pprove" not in one.seen:
-        one.seen = ""
-        one.type("\n")
-        one.until("> ")
+    pages = int(one.seen.partition("page 1 of ")[2].partition(":")[0])
+    assert pages > 2
+    for number in range(1, pages):
+        one.until(f"page {number} of {pages}{rest}")
+        assert "[a]pprove" not in one.seen
+        one.type("a\n" if number == 1 else "\n")
+    one.until("[a]pprove")
     assert "line99" in "".join(one.seen.split()).replace("│↳", "")
     one.type("q\n")
-    assert one.process.wait(20) == 3
+    assert one.process.wait(PATIENCE) == 3
     assert not (project / "notes.txt").exists()

@@ -17,6 +17,7 @@ from taofold.files.config import read_learning
 from taofold.loop.gates.gate_files import npm_scripts
 from taofold.reserved_places import open_named, read_named
 from taofold.tools.discovery import discover
+from taofold.tools.jail import jail
 from tests.terminal import Taofold
 
 AGENT = "model: scripted:x\ninstructions: Add.\n"
@@ -87,7 +88,7 @@ def test_a_search_in_a_folder_and_tools_of_a_folder_wait_for_no_fifo(tmp_path: P
     """Mutant: names alone are looked at."""
     fifo(tmp_path / "a.md")
     fifo(tmp_path / "tools.py")
-    assert asyncio.run(Folder(tmp_path).search("otters", 5)) == []
+    assert asyncio.run(Folder(jail(tmp_path)).search("otters", 5)) == []
     assert not discover(tmp_path).tools
 
 

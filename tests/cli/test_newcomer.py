@@ -1,6 +1,7 @@
 """Messages for new users: the waiting run and its reason, its location, the next command."""
 
 import json
+import re
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -9,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from taofold import Agent, tool
-from taofold.cli.project import KNOWN, unknown
+from taofold.cli.project import KNOWN, relative, unknown
 from taofold.files.config import LimitKeys
 from taofold.testing import ScriptedModel
 from tests.cli.test_approval_prompt import Terminal, terminal
 from tests.cli.test_run import until
+from tests.ports import PATIENCE
 from tests.terminal import Taofold
+
+ROOT = Path(__file__).parents[2]
 
 __all__ = ["terminal"]
 Start = Callable[..., subprocess.Popen[str]]
@@ -24,7 +28,7 @@ def killed(start: Start, project: Path, agent: str = "slow") -> None:
     process = start("run", f"agents.py:{agent}", "go", "--approve", "all")
     until((project / "waiting").exists)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
 
 
 def test_what_another_terminal_asks_is_listed_and_goes_on_by_itself(
@@ -193,6 +197,40 @@ def test_a_variable_that_means_nothing_is_a_warning_with_a_suggestion(
     assert unknown(KNOWN) == []
 
 
+def test_no_variable_that_taofold_reads_or_sets_is_unknown() -> None:
+    """Mutant: `RECORDED_AGENTS` is not in `KNOWN`."""
+    texts = [path.read_text() for path in (ROOT / "src" / "taofold").rglob("*.py")]
+    names = {name for text in texts for name in re.findall(r'"(TAOFOLD_[A-Z_]*[A-Z])"', text)}
+    assert {"TAOFOLD_HOME", "TAOFOLD_RECORDED_AGENTS"} <= names
+    assert unknown(names) == []
+
+
+def test_a_relative_xdg_variable_is_a_warning_because_it_is_ignored(
+    taofold: Taofold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert relative({"XDG_CONFIG_HOME": "", "XDG_STATE_HOME": "/abs"}) == []
+    monkeypatch.setenv("XDG_CONFIG_HOME", "operator")
+    done = taofold("run", "agents.py:adder", "add")
+    assert done.code == 0
+    assert "warning: XDG_CONFIG_HOME='operator' is a relative path and is ignored" in done.err
+
+
 def test_every_limit_has_its_variable() -> None:
     limits = {one.removeprefix("TAOFOLD_LIMITS_").lower() for one in KNOWN if "LIMITS" in one}
     assert limits == set(LimitKeys.model_fields) - {"per_tool"}
+
+
+def test_check_notes_a_misspelt_tool_in_a_policy(taofold: Taofold, project: Path) -> None:
+    """Mutant: `check` does not call `_note_policy`, with or without `--import`."""
+    code = '@tool(effect="read")\ndef send() -> str:\n    "Send."\n    return ""\n'
+    (project / "mine.py").write_text(f"from taofold import tool\n\n\n{code}")
+    text = "model: test:tools\ntools: [files, 'mine.py:send']\npolicy: {deny: [sendd]}\n"
+    (project / "mine.yaml").write_text(text)
+    assert "sendd" not in taofold("check", "mine.yaml").err
+    noted = taofold("check", "--import", "mine.yaml")
+    assert noted.code == 0
+    assert "no tool of this agent is named 'sendd'; did you mean 'send'?" in noted.err
+    (project / "mine.yaml").write_text(
+        "model: test:tools\ntools: [files]\npolicy: {deny: [reed_file]}\n"
+    )
+    assert "did you mean 'read_file'?" in taofold("check", "mine.yaml").err

@@ -13,13 +13,14 @@ import pytest
 from taofold import Agent, Principal
 from taofold.log.sqlite.log import SqliteLog
 from taofold.testing import ScriptedModel
+from tests.ports import PATIENCE
 from tests.terminal import Result, Taofold
 
 Start = Callable[..., subprocess.Popen[str]]
 
 
-def until(there: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
     while not there():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.01)
@@ -72,7 +73,7 @@ def test_flags_bound_a_run(taofold: Taofold) -> None:
     [
         (("run", "agents.py:adder"), "GOAL is missing"),
         (("run", "agents.py:ader", "x"), "did you mean 'adder'"),
-        (("run", "agents.py:nothing", "x"), "is 3, not an Agent"),
+        (("run", "agents.py:nothing", "x"), "is of the type int, not an Agent"),
         (("run", "missing.yaml", "x"), "there is no agent file 'missing.yaml'"),
         (("run", "no.such:thing", "x"), "there is no module 'no'"),
         (("run", "agents.py:adder", " "), "GOAL is empty"),
@@ -156,7 +157,7 @@ def test_a_running_run_is_steered_from_another_process(
     until((project / "waiting").exists)
     sent = taofold("runs", "steer", "last", "the magic_word is xyzzy_9")
     (project / "go").touch()
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE)
     assert sent.code == 0
     assert process.returncode == 0, err
     shown = taofold("runs", "log", "last", "--json").out
@@ -171,7 +172,7 @@ def test_a_running_run_is_cancelled_from_another_process(
     until((project / "waiting").exists)
     assert taofold("runs", "cancel", "last").code == 0
     (project / "go").touch()
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert json.loads(out)["status"] == "cancelled"
 
@@ -183,7 +184,7 @@ def test_an_interrupt_keeps_what_was_done_and_says_how_to_go_on(
     process = started("run", "agents.py:waiter", "wait")
     until((project / "waiting").exists)
     process.send_signal(sent)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
     assert "runs resume" in err
     (project / "go").touch()
@@ -198,7 +199,7 @@ def test_a_run_that_another_process_drives_is_not_taken_over(
     done = taofold("runs", "resume", "last")
     deleted = taofold("runs", "delete", "last", "--yes")
     (project / "go").touch()
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     assert done.code == 1
     assert "is being driven by process" in done.err
     assert deleted.code == 1

@@ -34,10 +34,21 @@ def test_check_shows_every_fault_with_its_line(taofold: Taofold, project: Path) 
     places = [line.split(": ")[0] for line in done.out.splitlines()]
     assert places == [f"bad.yaml:{n}" for n in (1, 2, 4, 5, 7, 8, 10, 11)]
     assert "did you mean 'openai'" in done.out
-    assert "did you mean 'instructions'?" in done.out
+    assert "did you mean 'instructions' or" in done.out
     assert "a project may only tighten" in done.out
     told = json.loads(taofold("check", "bad.yaml", "--json").out)
     assert told[2]["path"] == "tools[0]"
+
+
+def test_check_notes_a_missing_root_of_a_tool(taofold: Taofold, project: Path) -> None:
+    write(project, tools="model: test:answer\ntools:\n  - files\n  - files: {root: src}\n")
+    noted = taofold("check", "tools.yaml")
+    assert (noted.code, noted.err.count("note: ")) == (0, 1)
+    assert f"note: tools.yaml:4: tools[1]: there is no folder {str(project / 'src')!r}" in noted.err
+    write(project, long=f"model: test:answer\ntools:\n  - command: {{root: {'a' * 300}}}\n")
+    assert "note: long.yaml:3: tools[0]: there is no folder" in taofold("check", "long.yaml").err
+    (project / "src").mkdir()
+    assert "note: " not in taofold("check", "tools.yaml").err
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,9 @@ async def by_loop(folder: Path, *flags: str) -> None:
 async def by_mcp(folder: Path, *flags: str) -> None:
     words = [sys.executable, *CLI, "serve", "agents.py:agent", "--mcp", *flags]
     home = {"TAOFOLD_HOME": str(folder / ".taofold")}
-    server = McpServer.stdio(*words, env=home, cwd=folder, name="t", pins=False, trust=True)
+    server = McpServer.stdio(
+        *words, env=home, cwd=folder, name="t", pins=False, trust=True, connect_timeout=PATIENCE
+    )
     async with server:
         await server["t_agent"].bind({"goal": "count"}).run(RunContext(None))
 
@@ -108,7 +110,9 @@ async def by_server(folder: Path, *flags: str) -> None:
                 assert started.poll() is None, said.read_text()
                 await asyncio.sleep(0.05)
             headers = {"Authorization": f"Bearer {LocalToken.of_user().value()}"}
-            async with httpx2.AsyncClient(base_url=url[0], headers=headers) as client:
+            async with httpx2.AsyncClient(
+                base_url=url[0], headers=headers, timeout=PATIENCE
+            ) as client:
                 run = (await client.post("/runs", json={"goal": "count"})).json()["id"]
                 while (await client.get(f"/runs/{run}")).json()["status"] in ("new", "running"):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import PATIENCE
 from tests.server.live import settled
 from tests.server.test_restart import program, program_client
 
@@ -75,7 +76,7 @@ def test_the_traceback_of_a_command_holds_no_known_value(folder: Path, name: str
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode != 0
@@ -88,7 +89,7 @@ def test_an_agent_file_that_fails_shows_no_known_value(folder: Path) -> None:
     (folder / "broken.py").write_text("import os\nraise KeyError(os.environ['MY_API_KEY'])\n")
     command = [sys.executable, "-m", "taofold.cli", "run", "broken.py:agent", "go"]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode != 0
     assert not holds(done.stdout + done.stderr)

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -387,7 +387,7 @@ def test_evaluate_is_carried_out_in_the_last_iteration(
     result = run_agent("g", model, [hello], max_iterations=2)
     assert result.state.data["achieved"] is achieved
     assert (result.stop_reason, result.success, result.output_or_none) == ending
-    assert achieved or "all 2 steps were used: raise limits.steps" in result.error
+    assert achieved or "all 2 steps were used: raise max_iterations" in result.error
 
 
 @pytest.mark.scenario("TAG-27")
@@ -592,7 +592,7 @@ def test_parameters_have_the_documents_names(name: str, parameters: list[str]) -
 def test_limits_and_strategy_of_the_caller_are_kept() -> None:
     result = run_agent("g", Memo([finish("x")]), {}, strategy="react")
     assert result.output == "x"
-    with pytest.raises(TypeError):
+    with pytest.raises(ConfigError, match="pass max_iterations"):
         run_agent("g", Memo([]), {}, limits=Limits(steps=1))
 
 
@@ -607,3 +607,10 @@ def test_a_key_of_the_caller_is_the_models(monkeypatch: pytest.MonkeyPatch) -> N
     result = run_agent("Say hello.", "openai:gpt-5-mini", api_key="sk-of-the-caller")
     assert given[0]["api_key"] == "sk-of-the-caller"
     assert "sk-of-the-caller" not in str(result.records)
+
+
+@pytest.mark.parametrize("kind", [str, Literal["yes", "no"]])
+def test_a_text_of_a_given_type_is_exactly_of_it(kind: Any) -> None:
+    result = run_agent("g", ScriptedModel([finish("no")]), output_format=kind)
+    assert type(result.output) is str
+    assert result.output == "no"

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from playwright.async_api import Locator, Page, TimeoutError, async_playwright, expect
+from playwright.async_api import Locator, Page, Request, TimeoutError, async_playwright, expect
 
 from taofold import Agent
 from taofold.server.auth import TokenStore
@@ -23,8 +24,12 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds that an expectation may take on a busy machine."""
+SECONDS = 360
+"""Seconds that a test may take on a busy machine: less than `faulthandler_timeout`."""
+ATTEMPTS = 10
+"""How often a control is pressed until the press has an effect."""
 HEADS = {
     "runs": "Runs",
     "approvals": "Approvals",
@@ -35,6 +40,10 @@ HEADS = {
     "learning": "Learning",
 }
 """The views that are lists, and what stands over each."""
+LEAVE = """() => {
+  for (const node of document.querySelector("main").children) node.dataset.left = "";
+}"""
+"""Marks what the page shows now: a new address is shown a moment after it is set."""
 ARTIFACTS = Path(
     os.environ.get("TAOFOLD_ARTIFACTS") or Path(__file__).parents[2] / "build/artifacts"
 )
@@ -80,17 +89,36 @@ class Wire:
 
 
 async def press(control: Locator, effect: Locator) -> None:
-    """Press a control of a card until `effect` is there: while a card moves, it is dead.
+    """Presses a control until `effect` is visible.
 
-    On a busy machine a card may move between the moment when its control is found alive and the
-    press, as it should not be pressed then.
+    A press may have no effect: a list may be drawn again between the two halves of a click, and a
+    poll of the page may remove the control.
     """
-    for _ in range(10):
-        with suppress(AssertionError, TimeoutError):
+    for _ in range(ATTEMPTS):
+        with suppress(TimeoutError):
             await control.click(timeout=PATIENCE / 4)
+        with suppress(AssertionError):
             await expect(effect.first).to_be_visible(timeout=PATIENCE / 10)
             return
     await expect(effect.first).to_be_visible()
+
+
+async def decide(control: Locator) -> None:
+    """Presses a control of a card until the page sends the decision.
+
+    A card ignores a press if it moved since its controls were enabled. Neither the card nor the
+    next one is pressed again after the request, however long the response takes.
+    """
+    for _ in range(ATTEMPTS):
+        with suppress(TimeoutError):
+            async with control.page.expect_request(_decides, timeout=PATIENCE / 4):
+                await control.click(timeout=PATIENCE / 4)
+            return
+    raise AssertionError(f"no press of {control} sent a decision")
+
+
+def _decides(request: Request) -> bool:
+    return request.method == "POST" and urlsplit(request.url).path.startswith("/approvals")
 
 
 class Seat:
@@ -112,8 +140,12 @@ class Seat:
         return run
 
     async def open(self, where: str) -> None:
-        """Go to a view."""
-        await self.page.goto(f"{self.url}/#/{where}")
+        """Goes to a view, and waits until the previous one has left the page."""
+        address = f"{self.url}/#/{where}"
+        if self.page.url != address:
+            await self.page.evaluate(LEAVE)
+        await self.page.goto(address)
+        await expect(self.page.locator("main > [data-left]")).to_have_count(0)
         if where in HEADS:
             await expect(self.page.locator(".viewhead h1")).to_have_text(HEADS[where])
 
@@ -143,11 +175,18 @@ async def seated(
     tokens = TokenStore(folder / "tokens.json")
     async with (
         serving(
-            agents, folder / "runs.db", tokens=tokens, token=token, seconds=180, **(server or {})
+            agents,
+            folder / "runs.db",
+            tokens=tokens,
+            token=token,
+            seconds=SECONDS,
+            **(server or {}),
         ) as client,
         async_playwright() as playwright,
     ):
-        browser = await playwright.chromium.launch(executable_path=program, args=[*FLAGS])
+        browser = await playwright.chromium.launch(
+            executable_path=program, args=[*FLAGS], timeout=2 * PATIENCE
+        )
         view.setdefault("viewport", {"width": 1280, "height": 860})
         view.setdefault("reduced_motion", "reduce")
         context = await browser.new_context(bypass_csp=not csp, **view)

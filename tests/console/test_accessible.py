@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.console import node
-from tests.console.browser import Seat, seated
+from tests.console.browser import Seat, decide, seated
 from tests.server.agents import Bench, act, finish
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
@@ -67,7 +67,7 @@ async def test_every_view_meets_wcag_aa(tmp_path: Path, scheme: str) -> None:
             await seat.keep(f"{view}-{scheme}")
         await seat.open("runs")
         await page.click(".entry")
-        await page.click(".card [data-do=approve]")
+        await decide(page.locator(".card [data-do=approve]"))
         await expect(page.locator(".done")).to_be_visible()
         wrong["finished"] = await faults(seat, source)
         await page.keyboard.press("?")

@@ -12,7 +12,7 @@ from taofold import Limits, RunContext, tool
 from taofold.clocks import clock
 from taofold.runtime.run import rewind
 from taofold.tools import InputRequired
-from tests.console.browser import seated
+from tests.console.browser import decide, press, seated
 from tests.server.agents import Bench, act, finish
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
@@ -55,15 +55,15 @@ async def test_the_form_of_a_tool_is_filled_in_field_by_field(tmp_path: Path) ->
         await seat.start("Paint")
         await expect(card).to_contain_text("How shall I paint?")
         await expect(card.locator("[data-do=done]")).to_have_count(0)
-        await card.locator("[data-do=answer]").click()
+        await press(card.locator("[data-do=answer]"), card.locator(".wrong"))
         await expect(card.locator(".wrong")).to_contain_text("Fill in")
         await card.locator("[name=colour]").select_option(label="<b>blue</b>")
         await card.locator("[name=walls]").fill("3")
         await card.locator("[name=rooms]").select_option(label="kitchen")
         await seat.keep("form")
-        await card.locator("[data-do=answer]").click()
+        await decide(card.locator("[data-do=answer]"))
         await expect(card).to_contain_text("Varnish it?")
-        await card.locator("[data-do=deny]").click()
+        await decide(card.locator("[data-do=deny]"))
         await expect(page.locator(".answer .text")).to_have_text("painted")
         expected = {"colour": "<b>blue</b>", "walls": 3, "gloss": True, "rooms": ["kitchen"]}
         assert heard == [expected, False]
@@ -117,7 +117,7 @@ async def test_what_a_rewind_took_back_is_folded_away_and_the_run_is_told_on(
             if not again:
                 await seat.keep("rewound")
                 await page.reload()
-        await page.locator(".trace > .story > .step .card [data-do=approve]").click()
+        await decide(page.locator(".trace > .story > .step .card [data-do=approve]"))
         await expect(page.locator(".answer .text")).to_have_text("published")
         assert bench.done.count(("publish", "c")) == 1
 
@@ -175,12 +175,14 @@ async def test_what_a_person_decides_on_hides_and_reorders_nothing(tmp_path: Pat
         await seat.start("Publish")
         await expect(card.locator(".parameters")).to_contain_text(SHOWN)
         await expect(page.locator(".story")).to_contain_text("\N{MAN}\u200d\N{WOMAN}")
-        await card.locator("[data-do=approve]").click()
+        await decide(card.locator("[data-do=approve]"))
+        # Until its decision arrives, the first card is still there.
+        await expect(page.locator(".card:not(.settled) h3")).to_have_text(["comment"])
         await expect(card.locator(".parameters")).to_contain_text(SHOWN)
         await card.locator(".edit summary").click()
         written = card.locator("textarea[name=parameters]")
         assert "\\u202e" in await written.input_value()
-        await card.locator("[data-do=edit]").click()
+        await decide(card.locator("[data-do=edit]"))
         await expect(page.locator(".done")).to_be_visible()
         whole = await page.inner_text("body")
         assert not {"\u202e", "\u2066", "\u200b", "\x1b", "\U000e0041"}.intersection(whole)

@@ -1,5 +1,6 @@
 """The console in Chromium: user actions, without errors in the page."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import Any
 import pytest
 from playwright.async_api import Route, expect
 
+from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.text import milliseconds
+from taofold.runtime import run as runs
 from taofold.server.api import responses
 from taofold.server.streams.events import EventProjection
-from tests.console.browser import press, seated
+from tests.console.browser import decide, press, seated
 from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import settled
 from tests.test_surfaces import REMARK, TEXT, Slowed, Tried
@@ -43,7 +46,7 @@ async def test_a_run_is_started_watched_approved_and_answered(bench: Bench, tmp_
         await expect(page.locator("#asking")).to_have_text("1")
         assert ("publish", "both sides are fine") not in bench.done
         await seat.keep("waiting")
-        await card.locator("[data-do=approve]").click()
+        await decide(card.locator("[data-do=approve]"))
         await expect(page.locator(".answer .text")).to_have_text("Both sides are fine.")
         await expect(page.locator(".note.approved")).to_contain_text("approved by ann")
         await expect(page.locator(".pill").first).to_have_text("finished")
@@ -127,7 +130,7 @@ async def test_what_a_screen_reader_is_told_is_not_wiped_out_by_what_comes_late(
         await page.route("**/approvals/*", late)
         await seat.start("Tell them")
         await expect(live).to_contain_text("Your decision is needed")
-        await page.click(".card [data-do=approve]")
+        await decide(page.locator(".card [data-do=approve]"))
         await expect(live).to_have_text(re.compile("publish approved$"))
         await expect(live).to_contain_text("The run has ended: finished")
 
@@ -144,7 +147,7 @@ async def test_a_denial_with_a_reason_reaches_the_model_and_the_tool_never_runs(
         await seat.start("Tell them")
         await page.click(".card .edit summary")
         await page.fill(".card [name=reason]", "not on a Friday")
-        await page.click(".card [data-do=deny]")
+        await decide(page.locator(".card [data-do=deny]"))
         await expect(page.locator(".note.denied")).to_contain_text("denied by ann: not on a Friday")
         await expect(page.locator(".answer .text")).to_have_text("not told")
         assert bench.done == []
@@ -163,7 +166,7 @@ async def test_changed_parameters_are_what_runs_and_broken_ones_are_not_sent(
         await press(edit, page.locator(".card .wrong"))
         await expect(page.locator(".card .wrong")).to_contain_text("This is not JSON")
         await page.fill(".card [name=parameters]", json.dumps({"text": "better"}))
-        await press(edit, page.locator(".note.edited"))
+        await decide(edit)
         await expect(page.locator(".note.edited")).to_contain_text("edited by ann")
         await expect(page.locator(".answer .text")).to_have_text("told")
         assert bench.done == [("publish", "better")]
@@ -186,14 +189,15 @@ async def test_a_question_is_answered_in_the_tray_with_the_keyboard(
         await page.keyboard.press("a")
         await expect(page.locator(".viewhead h1")).to_have_text("Approvals")
         await page.fill(".cards .card textarea", "blue")
-        await page.click(".cards .card [data-do=answer]")
-        await expect(page.locator(".cards .card:not(.settled) h3")).to_have_text("publish")
+        await decide(page.locator(".cards .card [data-do=answer]"))
+        # Both cards may be there for a moment, so this names the whole list.
+        await expect(page.locator(".cards .card h3")).to_have_text(["publish"])
         await page.locator("main").focus()
         await page.keyboard.press("a")  # picks the question
         assert bench.done == []
-        await expect(page.locator(".card:not(.settled)")).to_be_focused()
+        await expect(page.locator(".card")).to_be_focused()
         # A card that has just appeared decides nothing.
-        await expect(page.locator(".card:not(.settled) [data-do=approve]")).to_be_enabled()
+        await expect(page.locator(".card [data-do=approve]")).to_be_enabled()
         await page.keyboard.press("a")  # and decides
         await seat.client.until(run)
         assert bench.done == [("publish", "blue")]
@@ -332,7 +336,7 @@ async def test_text_of_runs_is_text_and_never_markup(bench: Bench, tmp_path: Pat
             await seat.open(view)
             await expect(page.locator("main")).to_contain_text("<img src=x")
         await page.go_back()
-        await page.click(".card [data-do=approve]")
+        await decide(page.locator(".card [data-do=approve]"))
         await expect(page.locator(".cards .empty")).to_be_visible()
         await seat.open("runs")
         await page.click(".entry")
@@ -355,7 +359,7 @@ async def test_a_filter_offers_the_runs_that_are_not_loaded_yet(
         await expect(page.locator(".entry")).to_have_count(50)
         await page.fill("#filter", "first of all")
         await expect(page.locator(".empty p")).to_have_text("None of the 50 loaded runs matches.")
-        await page.click("text=Older runs")
+        await press(page.get_by_text("Older runs"), page.locator(".entry"))
         await expect(page.locator(".entry")).to_have_count(1)
 
 
@@ -374,7 +378,7 @@ async def test_lists_filter_and_empty_states_say_what_to_do(bench: Bench, tmp_pa
         await expect(page.locator(".entry")).to_have_count(1)
         await page.fill("#filter", "nothing like it")
         await expect(page.locator(".empty h2")).to_have_text("Nothing fits")
-        await page.click("text=Show all runs")
+        await press(page.get_by_text("Show all runs"), page.locator(".entry"))
         await expect(page.locator(".entry")).to_have_count(2)
         await page.keyboard.press("Escape")
         await page.locator("main").focus()
@@ -398,8 +402,8 @@ async def test_a_server_that_is_away_is_said_and_comes_back(bench: Bench, tmp_pa
         await page.route("**/console/runs*", away)
         await expect(page.locator(".failed")).to_contain_text("cannot be reached")
         await page.unroute("**/console/runs*")
-        await page.click("text=Try again")
-        await expect(page.locator(".empty h2")).to_have_text("No runs yet")
+        # A poll of the page may come first.
+        await press(page.get_by_text("Try again"), page.get_by_text("No runs yet"))
         seat.wrong = [one for one in seat.wrong if "ERR_FAILED" not in one]
 
 
@@ -425,6 +429,25 @@ async def test_a_run_that_was_shown_at_the_second_attempt_is_left_like_any_other
         assert (await seat.client.get(f"/runs/{run}")).json()["status"] == "running"
         bench.gate.set()
         seat.wrong = [one for one in seat.wrong if "ERR_FAILED" not in one]
+
+
+async def test_an_idle_fork_is_shown_as_forked_and_can_be_resumed(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Mutants: an idle run is shown as live; it has no button Resume."""
+    async with seated(bench.agent(finish("done")), tmp_path) as seat:
+        run = await seat.client.start("Go")
+        await seat.client.until(run)
+        await runs.fork(seat.client.server.log, run, "copy", at=0, now=clock())
+        page = seat.page
+        await seat.open("runs/copy")
+        await expect(page.locator(".runhead .pill").first).to_have_text("forked")
+        await settled(lambda: seat.client.server.streams == 1)
+        await expect(page.locator(".wire")).to_have_text("")
+        await expect(page.locator('[data-do="cancel"]')).to_be_hidden()
+        await page.click('[data-do="resume"]')
+        await expect(page.locator(".runhead .pill").first).to_have_text("finished")
+        await expect(page.locator('[data-do="resume"]')).to_be_hidden()
 
 
 @pytest.mark.parametrize("width", [360, 768])
@@ -476,3 +499,92 @@ async def test_a_prompt_is_shown_with_what_is_new_in_it(tmp_path: Path) -> None:
         await expect(seat.page.locator(".lead").first).to_contain_text("call 1 of 2")
         await expect(seat.page.locator(".prompt > .message.new")).to_have_count(0)
         await expect(seat.page.locator(".prompt > .message")).to_have_count(2)
+
+
+async def test_a_run_waits_for_the_list_of_agents_and_starts_the_chosen_one(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Mutant: the dialog sends an empty name of the agent until the list is there."""
+    agents = {"first": bench.agent(finish("from the first")), "second": bench.agent(finish("2"))}
+    async with seated(agents, tmp_path) as seat:
+        page, pressed = seat.page, asyncio.Event()
+        run = await seat.client.start("again", agent="second")
+        await seat.client.until(run)
+
+        async def late(route: Route) -> None:
+            await pressed.wait()
+            await route.continue_()
+
+        await seat.open(f"runs/{run}")
+        await page.route("**/agents", late)
+        await page.click("[data-do=again]")
+        await page.click("dialog button.primary")
+        await expect(page.locator("dialog button.primary")).to_be_disabled()
+        assert len((await seat.client.get("/runs")).json()["items"]) == 1
+        pressed.set()
+        await page.wait_for_url(lambda url: "#/runs/" in url and run not in url)
+        started = page.url.rpartition("/")[2]
+        assert (await seat.client.get(f"/runs/{started}")).json()["agent"] == "second"
+
+
+async def test_the_words_of_a_decided_card_stay_when_it_leaves(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Mutant: the tray removes a card without its words."""
+    agent = bench.agent(act("I tell", "publish", text="x"), finish("told"))
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        await page.clock.install()
+        await page.reload()
+        await seat.client.until(await seat.client.start(), "waiting")
+        await seat.open("approvals")
+        approve = page.locator(".card [data-do=approve]")
+        await expect(approve).to_be_enabled()
+        await page.clock.pause_at(await page.evaluate("Date.now()") + 3_600_000)
+        await decide(approve)
+        await expect(page.locator(".card.settled")).to_be_visible()
+        await page.clock.run_for(150)
+        await expect(page.locator(".cards .card")).to_have_count(0)
+        words = page.locator(".toast", has_text="publish: You approved this. The run continues.")
+        await page.clock.run_for(4_500)
+        await expect(words).to_be_visible()
+        await seat.keep("decided")
+        await page.clock.run_for(1_000)
+        await expect(words).to_have_count(0)
+
+
+async def test_the_order_and_costs_of_steps_do_not_depend_on_what_arrives_first(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Mutants: a step is added at the end; costs that arrive before their step are dropped."""
+    async with seated(bench.agent(finish()), tmp_path) as seat:
+        told = await seat.page.evaluate(
+            """async () => {
+                const { trace } = await import("/static/js/trace.js");
+                const noted = (seq, node) => ({
+                    seq, at: 0, event: { e: "noted", kind: "branch", data: { node, to: "x" } },
+                });
+                const AT = "2026-01-01T00:00:00Z";
+                const thought = { type: "goal", content: "look", because: [] };
+                const thinking = (step, seq) => ({
+                    type: "thinking", step, seq, run: "r", timestamp: AT, thought,
+                });
+                const root = document.createElement("section");
+                const shown = trace(root, "r");
+                for (const record of [
+                    noted(2, "first"),
+                    { seq: 4, event: { e: "replied", ms: 1, usage: { input_tokens: 7 } } },
+                    { seq: 5, at: 0, event: { e: "proposed" } },
+                    noted(8, "last"),
+                ]) shown.timing(record);
+                shown.tell(thinking(1, 5));
+                shown.tell(thinking(2, 9));
+                return [...root.querySelector(".story").children].map((one) => one.textContent);
+            }"""
+        )
+    first, step, last, second = told
+    assert (first[:5], last[:4]) == ("first", "last")
+    assert step.startswith("1goal")
+    assert "7 tokens" in step
+    assert second.startswith("2goal")
+    assert "tokens" not in second

@@ -21,7 +21,7 @@ from taofold.evals.report_files import store_report
 from taofold.log.journal import MemoryJournal
 from taofold.testing.models import ScriptedModel
 from tests.console import node
-from tests.console.browser import Seat, seated
+from tests.console.browser import Seat, decide, seated
 from tests.console.test_accessible import faults
 from tests.console.test_files import STATIC
 from tests.console.test_learning_views import learnt
@@ -121,6 +121,9 @@ async def pages(seat: Seat) -> dict[str, str]:
     return {
         **{name: name for name in ("runs", "approvals", "sessions", "evals", "loops", "patterns")},
         "learning": "learning",
+        "memory": "memory",
+        "budgets": "budgets",
+        "policy": "policy",
         "servers": "servers",
         "run-waiting": f"runs/{waiting}",
         "run-finished": f"runs/{ended[0]}",
@@ -323,7 +326,7 @@ async def test_filters_and_the_slider_stand_in_the_address(tmp_path: Path) -> No
         await page.fill("#filter", "again")
         await page.select_option("#status", "finished")
         await expect(page.locator(".entry")).to_have_count(1)
-        assert page.url.endswith("#/runs?words=again&status=finished")
+        await expect(page).to_have_url(f"{seat.url}/#/runs?words=again&status=finished")
         await page.click(".entry")
         await seat.read("run finished")
         await page.locator("main").focus()
@@ -357,7 +360,7 @@ async def test_all_that_a_step_asks_is_approved_at_once(tmp_path: Path) -> None:
         await expect(page.locator(".card")).to_have_count(2)
         await expect(page.locator(".together")).to_contain_text("2 open questions")
         await seat.open(f"runs/{run}")
-        await page.click(".together [data-do=approve-all]")
+        await decide(page.locator(".together [data-do=approve-all]"))
         await expect(page.locator(".answer .text")).to_have_text("told")
         assert sorted(name for name, _ in bench.done) == ["comment", "look", "publish"]
         await expect(page.locator(".together")).to_be_hidden()
@@ -510,6 +513,9 @@ async def test_what_a_flow_did_between_its_actions_stands_in_its_place(
         await seat.open(f"runs/{run}")
         notes = page.locator(".flow.note")
         await expect(notes).to_have_count(3)
+        # The notes are from the log and the call is from the stream: neither waits for the other.
+        await expect(page.locator(".trace .story > li")).to_have_count(5)
+        await expect(page.locator(".call .tool")).to_have_text(["list_files"])
         told = await page.locator(".trace .story > li").all_inner_texts()
         assert told[0].startswith("size: 6, wide: ")
         assert told[1] == "first goes on at long"

@@ -18,19 +18,12 @@ from taofold import (
     tool,
 )
 from taofold.files import Config, build, read_agent
+from taofold.server.api import responses
 from taofold.testing.models import ScriptedModel
+from taofold_testops.tools import READS, WRITES, toolset
 
 pytestmark = pytest.mark.anyio
 
-READS = (
-    "jira_search",
-    "jira_get",
-    "github_get_commit",
-    "github_get_pr",
-    "confluence_search",
-    "jenkins_get_status",
-    "dashboard_metrics",
-)
 SEED_TIERS = {
     "github_create_branch": 1,
     "jira_link_issues": 1,
@@ -47,11 +40,11 @@ SEED_TIERS = {
     "testrun_cancel": 3,
 }
 EXAMPLES: dict[str, dict[str, Any]] = {
-    "jira_search": {"query": "refund"},
+    "jira_search": {"jql": "text ~ refund"},
     "jira_get": {"key": "SHOP-101"},
     "github_get_commit": {"sha": "9f3c2e1"},
     "github_get_pr": {"number": 77},
-    "confluence_search": {"query": "rounding"},
+    "confluence_search": {"cql": "text ~ rounding"},
     "jenkins_get_status": {"job": "checkout"},
     "dashboard_metrics": {},
     "github_create_branch": {"name": "fix"},
@@ -59,33 +52,35 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "jira_add_label": {"key": "SHOP-101", "label": "again"},
     "jira_create_issue": {"summary": "One cent is missing"},
     "jira_comment": {"key": "SHOP-117", "text": "Still slow."},
+    "jira_assign_issue": {"key": "SHOP-117", "assignee": "Mara Lind"},
     "github_create_pr": {"title": "Round half up", "head": "refund-rounding"},
-    "github_rerun_workflow": {"workflow": "9001"},
+    "github_merge_pr": {"number": 78, "sha": "41d0b7a95ce2f83b6d17049a3be8c5f2d6a70918"},
+    "github_comment": {"number": 78, "text": "Looks right."},
+    "github_rerun_workflow": {"run": 9001},
+    "github_dispatch_workflow": {"workflow": "e2e.yml"},
     "jenkins_trigger_build": {"job": "checkout"},
-    "testrun_retry": {"run": "tr-77"},
+    "testrun_retry": {"run": 9001},
     "jira_transition_issue": {"key": "SHOP-101", "status": "Reopened"},
-    "github_update_file": {"branch": "refund-rounding", "path": "a.py", "content": "x"},
-    "testrun_cancel": {"run": "tr-78"},
+    "github_update_file": {
+        "branch": "refund-rounding",
+        "path": "a.py",
+        "content": "x",
+        "message": "Round",
+    },
+    "testrun_cancel": {"run": 9002},
 }
 
 
 @pytest.fixture
 def office() -> Any:
-    from testops.desk import Local, Office
-    from testops.office import Office as World
-    from testops.office import create
+    from testops.office import Office
 
-    world = World()
-    office = Office(Local(create(world)))
-    office.world = world.world  # type: ignore[attr-defined]
-    return office
+    return Office()
 
 
 @pytest.fixture
 def tools(office: Any) -> Toolset:
-    from testops.tools import toolset
-
-    return toolset(office)
+    return toolset(office.accounts(), office)
 
 
 async def call(tools: Toolset, name: str, effect: str = "e1", /, **parameters: Any) -> Any:
@@ -100,17 +95,18 @@ def act(name: str, **parameters: Any) -> str:
 
 @pytest.mark.scenario("RCT-26")
 def test_the_registry_lists_seven_reads_that_ask_nobody_and_writes_that_ask(tools: Toolset) -> None:
-    from testops.tools import listing
-
-    rows = {row["name"]: row for row in listing(tools)}
+    shown = {
+        one.name: one for one in responses.agent("a", Agent(ScriptedModel([]), tools=[tools])).tools
+    }
     reads = [name for name, one in tools.items() if one.effect == "read"]
     assert tuple(reads) == READS
-    assert not any(rows[name]["requires_confirmation"] for name in READS)
-    asking = [name for name, row in rows.items() if row["requires_confirmation"]]
+    assert not any(shown[name].requires_confirmation for name in READS)
+    asking = [name for name, one in shown.items() if one.requires_confirmation]
     assert len(asking) >= 6
-    assert {name: rows[name]["tier"] for name in SEED_TIERS} == SEED_TIERS
-    assert set(rows) == {*READS, *SEED_TIERS}
-    assert all(tools[name].effect != "read" for name in SEED_TIERS)
+    assert {name: shown[name].tier for name in SEED_TIERS} == SEED_TIERS
+    assert set(shown) == {*READS, *WRITES}
+    assert set(SEED_TIERS) < set(WRITES)
+    assert all(tools[name].effect != "read" for name in WRITES)
 
 
 @pytest.mark.scenario("RCT-26")
@@ -136,43 +132,14 @@ def test_a_write_that_would_ask_nobody_cannot_be_registered() -> None:
 
 
 @pytest.mark.parametrize("name", [*EXAMPLES])
-async def test_every_tool_works_on_the_office(tools: Toolset, name: str) -> None:
-    said = await call(tools, name, **EXAMPLES[name])
-    assert isinstance(said, dict)
-    assert said
+async def test_every_tool_works_on_the_office(tools: Toolset, office: Any, name: str) -> None:
+    result = await tools[name].bind(EXAMPLES[name]).run(RunContext(None, effect_id="e1"))
+    assert (result.status, bool(result.value)) == ("success", True)
+    assert office.faults == []
 
 
-async def test_every_tool_has_an_example_but_the_merge_which_needs_an_open_request(
-    tools: Toolset,
-) -> None:
-    assert set(tools) - set(EXAMPLES) == {"github_merge_pr"}
-    opened = await call(tools, "github_create_pr", title="t", head="refund-rounding")
-    merged = await call(tools, "github_merge_pr", "e2", number=opened["number"])
-    assert merged == {"number": opened["number"], "state": "merged"}
-
-
-async def test_the_same_effect_happens_once_and_can_be_verified(
-    tools: Toolset, office: Any
-) -> None:
-    first = await call(tools, "jira_create_issue", "once", summary="a")
-    again = await call(tools, "jira_create_issue", "once", summary="a")
-    assert again == first
-    assert len(office.world["issues"]) == 4
-    verify = tools["testrun_cancel"].verify
-    assert verify is not None
-    assert await verify("once") is True
-    assert await verify("never") is False
-
-
-@pytest.mark.parametrize("key", ["..", "../../dashboard/metrics", "SHOP-101/comments", "a b", ""])
-async def test_what_a_model_writes_is_never_a_path(tools: Toolset, key: str) -> None:
-    with pytest.raises(Exception, match="is no name or id"):
-        await call(tools, "jira_get", key=key)
-
-
-async def test_the_office_says_what_it_has_instead_of_what_it_has_not(tools: Toolset) -> None:
-    with pytest.raises(Exception, match="there are SHOP-101, SHOP-117, SHOP-120"):
-        await call(tools, "jira_get", key="SHOP-1")
+def test_every_tool_has_an_example(tools: Toolset) -> None:
+    assert set(tools) == set(EXAMPLES)
 
 
 @pytest.mark.scenario("RCT-07")
@@ -228,15 +195,21 @@ async def test_tier_three_asks_at_every_autonomy_and_the_preview_says_what_happe
     assert one.preview == "Move SHOP-101 to Reopened"
 
 
-def test_the_agent_file_is_without_faults_and_has_the_seeds_bounds(tmp_path: Path) -> None:
+def test_the_agent_file_is_without_faults_and_has_the_seeds_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from testops.served import variables
+
     from tests.console.conftest import TESTOPS
 
+    for name, value in variables("http://127.0.0.1:8787").items():
+        monkeypatch.setenv(name, value)
     file, faults = read_agent(TESTOPS / "copilot.yaml")
     assert file is not None, faults
     agent = build(file, Config(), tmp_path)
     assert (agent.limits.model_calls, agent.limits.tool_calls) == (8, 5)
     assert agent.policy.approve_seconds == 300
-    assert set(agent.toolset) == {*READS, *SEED_TIERS}
+    assert set(agent.toolset) == {*READS, *WRITES}
 
 
 async def test_the_rehearsal_plays_to_its_end_and_says_that_it_is_a_script() -> None:

@@ -15,16 +15,18 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Request, expect
 
 from taofold import Policy, tool
 from taofold.server.auth import TokenStore
 from taofold.tools.files import file_tools
-from tests.console.browser import Seat, press, seated
+from tests.console.browser import Seat, decide, press, seated
 from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import settled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+FORCE = "button => { button.disabled = false; button.click(); }"
+"""Presses a control that the page has disabled."""
 ASK = act("I tell", "publish", text="both sides are fine")
 
 
@@ -50,8 +52,10 @@ async def listening(cookie: str = "") -> AsyncIterator[Listener]:
     listener = Listener(cookie)
     server = await asyncio.start_server(listener.answer, "127.0.0.1", 0)
     listener.port = server.sockets[0].getsockname()[1]
-    async with server:
+    try:
         yield listener
+    finally:
+        server.close()  # a browser may keep an unused connection open
 
 
 async def waiting(seat: Seat, count: int = 1) -> str:
@@ -191,27 +195,61 @@ async def test_signing_out_ends_every_tab_and_shows_nothing_of_the_run(tmp_path:
         seat.wrong.clear()
 
 
-@pytest.mark.parametrize("pause", [0, 200, 350, 500, 800])
+async def on_a_clock(seat: Seat) -> list[str]:
+    """Gives the page a clock that `freeze` stops. Returns the decisions that the page sends.
+
+    The dead second of a card is then a second of this clock, on a busy machine, too.
+    """
+    sent: list[str] = []
+
+    def hear(request: Request) -> None:
+        if request.method == "POST" and "/approvals/" in request.url:
+            sent.append(request.url)
+
+    seat.page.on("request", hear)
+    await seat.page.clock.install()
+    await seat.page.reload()
+    return sent
+
+
+async def freeze(page: Page) -> None:
+    """Stops the clock of the page. Only `page.clock.run_for` moves it from now on."""
+    # The time to stop at must be in the future, however slow the machine is.
+    await page.clock.pause_at(await page.evaluate("Date.now()") + 3_600_000)
+
+
+@pytest.mark.parametrize("pause", [0, 500, 900])
 async def test_a_second_click_does_not_decide_on_the_card_that_slides_under_it(
     pause: int, tmp_path: Path
 ) -> None:
     bench = Bench()
     agent = bench.agent(ASK, finish())
     async with seated(agent, tmp_path, viewport={"width": 500, "height": 860}) as seat:
-        await seat.client.start("first")
-        await seat.client.start("second")
+        page, cards = seat.page, seat.page.locator(".cards .card")
+        sent = await on_a_clock(seat)
+        await seat.client.until(await seat.client.start("first"), "waiting")
+        await seat.client.until(await seat.client.start("second"), "waiting")
         await seat.open("approvals")
-        await expect(seat.page.locator(".cards .card")).to_have_count(2)
-        await expect(approve(seat.page)).to_be_enabled()
-        box = await approve(seat.page).bounding_box()
+        await expect(cards).to_have_count(2)
+        await expect(approve(page)).to_be_enabled()
+        await freeze(page)
+        box = await approve(page).bounding_box()
         assert box is not None
         place = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        await seat.page.mouse.click(*place)
-        await seat.page.wait_for_timeout(pause)
-        await seat.page.mouse.click(*place)
-        await expect(seat.page.locator(".cards .card")).to_have_count(1)
-        await settled(lambda: len(bench.done) == 1)
-        assert len((await seat.client.get("/approvals")).json()["items"]) == 1
+        await page.mouse.click(*place)
+        await page.mouse.click(*place)  # on the card that is decided
+        await expect(page.locator(".card.settled")).to_have_count(1)
+        await page.clock.run_for(150)  # the tray looks again, and the second card slides
+        await expect(cards).to_have_count(1)
+        await page.clock.run_for(pause)
+        await page.mouse.click(*place)
+        await page.clock.run_for(1_500)
+        await expect(approve(page)).to_be_enabled()
+        assert len(sent) == 1
+        await page.mouse.click(*place)
+        await settled(lambda: len(bench.done) == 2)
+        # The server, in this process, may act before the browser reports the request.
+        await settled(lambda: len(sent) == 2)
 
 
 async def test_a_card_that_has_just_appeared_is_dead_for_a_second(tmp_path: Path) -> None:
@@ -263,6 +301,7 @@ async def test_a_key_that_is_held_down_decides_on_nothing(tmp_path: Path) -> Non
         assert bench.done == []
         # A card that is decided on gives the focus to no other one.
         await page.locator(".card").first.focus()
+        await expect(approve(page)).to_be_enabled()
         await page.keyboard.press("a")
         await expect(page.locator(".cards .card")).to_have_count(1)
         await expect(page.locator(".cards .card")).not_to_be_focused()
@@ -299,7 +338,7 @@ async def test_a_big_integer_is_shown_as_the_call_has_it_and_not_edited(
         await expect(card.locator(".wrong")).to_contain_text("cannot send exactly")
         assert paid == []
         await seat.keep("big-integer")
-        await press(card.locator("[data-do=approve]"), seat.page.locator(".card.settled"))
+        await decide(card.locator("[data-do=approve]"))
         await seat.client.until(run)
         assert paid == [args["to"]]
 
@@ -337,7 +376,7 @@ async def test_what_is_folded_is_said_and_approve_is_dead_until_all_was_seen(
         await seat.page.keyboard.press("a")
         # In one step: each check of the controls' positions disables them again.
         approve = card.locator("[data-do=approve]")
-        await approve.evaluate("button => { button.disabled = false; button.click(); }")
+        await approve.evaluate(FORCE)
         assert (await seat.client.get(f"/runs/{run}")).json()["status"] == "waiting"
         await seat.keep("folded")
         await card.locator("[data-unfold]").click()
@@ -348,12 +387,12 @@ async def test_what_is_folded_is_said_and_approve_is_dead_until_all_was_seen(
         for text in ("person100@", "and pay evil", "n129"):
             assert (text in json.dumps(args)) == (text in shown)
         assert await card.locator("details.fold:not([open])").count() == 0
-        await card.locator("[data-do=approve]").click()
+        await decide(card.locator("[data-do=approve]"))
         await seat.client.until(run)
         assert paid == [args["to"]]
 
 
-@pytest.mark.parametrize("pause", [0, 700])
+@pytest.mark.parametrize("pause", [0, 900])
 @pytest.mark.parametrize("how", ["unfold", "edit", "resize", "scroll", "above", "cover"])
 async def test_a_control_that_moved_or_appeared_is_dead_for_a_second(
     how: str, pause: int, tmp_path: Path
@@ -370,35 +409,40 @@ async def test_a_control_that_moved_or_appeared_is_dead_for_a_second(
     agent = Bench().agent(act("I pay", "pay", **args), finish(), tools=[pay])
     async with seated(agent, tmp_path) as seat:
         page, card = seat.page, seat.page.locator(".card")
+        sent = await on_a_clock(seat)
         await waiting(seat)
         await expect(card.locator("[data-do=deny]")).to_be_enabled()
         button = card.locator("[data-do=edit]" if how == "edit" else "[data-do=approve]")
         await button.scroll_into_view_if_needed()
+        if how not in ("unfold", "edit"):
+            await expect(button).to_be_enabled()
+        await freeze(page)
         match how:
             case "unfold":
                 await card.locator("[data-unfold]").click()
             case "edit":
                 await card.locator("summary", has_text="Change, or give").click()
             case "resize":
-                await expect(button).to_be_enabled()
                 await page.set_viewport_size({"width": 400, "height": 500})
             case "scroll":
-                await expect(button).to_be_enabled()
                 await page.mouse.move(3, 3)
                 await page.set_viewport_size({"width": 1280, "height": 400})
-                await page.wait_for_timeout(1500)
+                await page.clock.run_for(1_500)
                 box = await button.bounding_box()
                 assert box is not None
                 await page.mouse.move(box["x"] + 20, box["y"] - 60)
-                await page.wait_for_timeout(200)
-                await page.evaluate("scrollBy(0, -70)")
-                await page.evaluate("new Promise((then) => requestAnimationFrame(then))")
+                await page.clock.run_for(200)
+                await page.evaluate(
+                    """() => new Promise((then) => {
+                        addEventListener("scroll", then, { once: true });
+                        scrollBy(0, -70);
+                    })"""
+                )
             case "cover":
                 await page.keyboard.press("n")
-                await page.wait_for_timeout(1500)
+                await page.clock.run_for(1_500)
                 await page.keyboard.press("Escape")
             case _:
-                await expect(button).to_be_enabled()
                 await page.evaluate(
                     """() => {
                         const below = document.querySelector(".card .edit");
@@ -411,12 +455,12 @@ async def test_a_control_that_moved_or_appeared_is_dead_for_a_second(
             const x = left + width / 2, y = top + height / 2;
             one.dispatchEvent(new MouseEvent("click", { bubbles: true, clientX: x, clientY: y }));
         }"""
-        await page.wait_for_timeout(pause)
+        await page.clock.run_for(pause)
         await button.evaluate(hit)
-        items = (await seat.client.get("/approvals")).json()["items"]
-        assert len(items) == 1
-        assert paid == []
+        await page.clock.run_for(1_500)
         await expect(button).to_be_enabled()
+        assert sent == []
+        assert paid == []
 
 
 async def test_a_part_that_is_folded_again_is_not_shown(tmp_path: Path) -> None:
@@ -471,8 +515,8 @@ async def test_what_the_server_cut_is_not_approved(tmp_path: Path) -> None:
         await expect(card.locator("[data-do=deny]")).to_be_enabled()
         await expect(card.locator("[data-do=approve]")).to_be_disabled()
         await expect(card.locator(".folded")).to_contain_text(f"taofold approvals approve {run}:")
-        await seat.page.evaluate("document.querySelector('[data-do=approve]').disabled = false")
-        await card.locator("[data-do=approve]").click()
+        # In one step: each check of the controls' positions disables them again.
+        await card.locator("[data-do=approve]").evaluate(FORCE)
         assert (await seat.client.get(f"/runs/{run}")).json()["status"] == "waiting"
 
 
@@ -551,7 +595,7 @@ async def test_a_number_is_sent_as_it_was_written(tmp_path: Path) -> None:
         text = await card.locator("[name=parameters]").input_value()
         assert json.dumps(json.loads(text)) == '{"to": [1.0, -0.0, 1]}'
         await card.locator("[name=parameters]").fill(text.replace("-0.0", "2.0"))
-        await card.locator("[data-do=edit]").click()
+        await decide(card.locator("[data-do=edit]"))
         await seat.client.until(run)
         assert paid == ["[1.0, 2.0, 1]"]
 
@@ -626,8 +670,9 @@ async def test_nothing_is_unseen_on_a_card(tmp_path: Path) -> None:
             assert "\\u3164\\u2800\\ufe0f" in shown
             if await card.locator("[name=answer]").count():
                 await card.locator("[name=answer]").fill("yes")
-                await card.locator("[data-do=answer]").click()
-                await expect(card.locator("h3")).to_have_text("publish")
+                await decide(card.locator("[data-do=answer]"))
+                # Both cards may be there for a moment, so this names the whole list.
+                await expect(seat.page.locator(".card h3")).to_have_text(["publish"])
 
 
 @pytest.mark.parametrize(

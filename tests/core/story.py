@@ -35,7 +35,7 @@ class Story:
 
     def step(
         self,
-        thought: Thought | str = "because it is so",
+        thought: Thought | str = "find out why it is so",
         tool: str = "look",
         result: Any = "nothing special",
         status: Any = "success",

@@ -18,7 +18,7 @@ def failed(story: Story) -> dict[str, tuple[int, ...]]:
 
 
 def clean() -> Story:
-    story = Story().step(Thought("read it", "goal"), result="see alpha_1")
+    story = Story().step(Thought("find the cause in it", "goal"), result="see alpha_1")
     return story.step("alpha_1 it is", n=1, result="beta_2")
 
 
@@ -43,15 +43,15 @@ def test_each_fault_fails_its_own_point():
     assert failed(clean().step("beta_2", n=2, rationale="")) == {NAMES[2]: (3,)}
     assert failed(clean().step("beta_2", n=2, tool=" ")) == {NAMES[2]: (3,)}
     assert failed(clean().step("beta_2", n=2, result="")) == {NAMES[3]: (3,)}
-    assert failed(clean().step("on we go", n=2)) == {NAMES[4]: (3,)}
+    assert failed(clean().step("open the gate", n=2)) == {NAMES[4]: (3,)}
     assert failed(clean().step(Thought("beta_2", "research"), n=2)) == {NAMES[1]: (3,)}
-    wrong = clean().step("beta_2 fails", n=2, status="failure").step("beta_2", n=3)
+    wrong = clean().step("retry beta_2", n=2, status="failure").step("beta_2", n=3)
     assert failed(wrong) == {NAMES[6]: (4,)}
     assert failed(Story()) == {NAMES[5]: ()}
 
 
 def test_the_detail_says_what_is_wrong_where():
-    (item,) = [item for item in check(clean().step("hm", n=2).records) if not item.passed]
+    (item,) = [item for item in check(clean().step("beta guess", n=2).records) if not item.passed]
     assert item.detail.startswith("step 3: ")
 
 
@@ -85,7 +85,7 @@ def test_a_lenient_run_does_not_demand_what_only_a_strict_run_asks_for():
     def faulty() -> Story:
         story = clean()
         story.put(e.Violated(key="98", rule="R1", detail="no thought"))
-        return story.step("on we go", n=2, rationale="")
+        return story.step("open the gate", n=2, rationale="")
 
     points = [NAMES[0], NAMES[2], NAMES[4]]
     assert demanded(faulty(), strict=False) == dict.fromkeys(points, False)

@@ -20,6 +20,12 @@ from taofold.core.values import Action, Thought
         ({"a": 1}, None, ("", "{'a': 1}", "None")),
         ([1], (1,), ("", "[1]", "(1,)")),
         ({"a": 1}, {"a": True}, ("", "{'a': 1}", "{'a': True}")),
+        (None, e.Decided("2", "ask"), ("", "none", "decided: [0] ask (tier 1)")),
+        (
+            e.Started("2"),
+            e.Decided("2", "deny"),
+            ("", "started: [0]", "decided: [0] deny (tier 1)"),
+        ),
     ],
 )
 def test_the_place_and_both_values_are_told(old: Any, new: Any, told: tuple[str, str, str]) -> None:

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taofold.core import events as e
-from taofold.core.grounding import Evidence, ground, ground_turns, tokens
+from taofold.core.grounding import Evidence, ground_turns, tokens
 from taofold.core.trace import turns
 from taofold.core.values import Action, Message, Observation, Step, Thought
+from tests.core.judging import ground
 from tests.core.story import Story
 
 
@@ -27,15 +28,15 @@ def judged(*steps: Step, goal="the goal", instructions=""):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("the TTL is 60 seconds", {"TTL", "60"}),
-        ("3 errors, v 3.14, 7", {"3.14"}),
-        ("see src/auth/config.ts:42", {"src/auth/config.ts", "config.ts", "42"}),
+        ("the TTL is 60 seconds", {"ttl"}),
+        ("3 errors, v 3.14, 7", set()),
+        ("see src/auth/config.ts:42", {"src/auth/config.ts", "config.ts"}),
         ("./a_b/c.py", {"a_b/c.py", "a_b", "c.py"}),
-        ("t.py::TestX::test_y", {"t.py::TestX::test_y", "t.py", "TestX", "test_y"}),
+        ("t.py::TestX::test_y", {"t.py::testx::test_y", "t.py", "testx", "test_y"}),
         ("it said \"token expired\" and 'bad luck'", {"token expired", "bad luck"}),
         ("don't say it's so", set()),
         ("e.g. this, i.e. n/a", set()),
-        ("camelCase but not Capital", {"camelCase"}),
+        ("camelCase but not Capital", {"camelcase"}),
         ("x86_64 and utf8", {"x86_64", "utf8"}),
         ("std::vector", {"std::vector"}),
         ("plain words only, well-known", set()),
@@ -44,6 +45,21 @@ def judged(*steps: Step, goal="the goal", instructions=""):
 )
 def test_concrete_tokens(text, found):
     assert tokens(text) == found
+
+
+@pytest.mark.parametrize(
+    ("observed", "thought", "grounded"),
+    [
+        ("timeout: 30s", "The timeout of 30 seconds is too short.", True),
+        ("timeout: 30s", "The timeout of 30 minutes is too long.", False),
+        ("the memory has 512 MiB", "The memory of 512 MB is too small.", True),
+        ("the memory has 512 MiB", "The memory of 512 GB is plenty.", False),
+        ("took 30 s of 30 min", "The 30 minutes were enough, it took 30 s.", True),
+        ("timeout: 30s", "I should raise the timeout of 30 s to 30 minutes.", True),
+    ],
+)
+def test_a_number_with_another_unit_than_observed_grounds_nothing(observed, thought, grounded):
+    assert judged(step(1, "x", observed), step(2, thought))[1].grounded is grounded
 
 
 @pytest.mark.parametrize("text", ["a.", "'a", '"', "1.", "_", "Ab3/", "\"'`\u201c", " 'a", "::"])
@@ -65,7 +81,9 @@ def test_a_thought_that_uses_what_was_observed_is_grounded_with_evidence():
     )
     assert not first.eligible
     assert second.grounded
-    assert second.evidence == (Evidence("60", 1), Evidence("TOKEN_TTL", 1))
+    found = {one.token for one in second.evidence}
+    assert found >= {"60", "60 ttl", "token_ttl"}
+    assert {one.step for one in second.evidence} == {1}
 
 
 @pytest.mark.scenario("TAO-12")
@@ -101,7 +119,7 @@ def test_what_was_learnt_stays_learnt_when_the_model_repeats_it():
         step(3, "still alpha_7"),
     )
     assert [one.grounded for one in steps] == [False, True, True]
-    assert steps[2].evidence == (Evidence("alpha_7", 1),)
+    assert Evidence("alpha_7", 1) in steps[2].evidence
 
 
 def test_the_observation_of_the_same_step_does_not_ground_it():
@@ -116,7 +134,8 @@ def test_because_narrows_the_search_and_alone_only_cites():
     assert (narrow.grounded, narrow.cited) == (False, True)
     right = judged(first, second, step(3, "about alpha_1", because=(2, 1)))[2]
     assert (right.grounded, right.cited) == (True, True)
-    assert right.evidence == (Evidence("alpha_1", 1),)
+    assert Evidence("alpha_1", 1) in right.evidence
+    assert {one.step for one in right.evidence} == {1}
     vague = judged(first, second, step(3, "as seen", because=(1,)))[2]
     assert (vague.grounded, vague.cited) == (False, True)
     future = judged(first, second, step(3, "alpha_1", because=(3, 7, -1)))[2]
@@ -128,7 +147,7 @@ def test_structured_results_are_read_key_by_key():
         step(1, "a", {"exit_code": 17, "deep": [{"path": "src/x.py\nnext"}]}),
         step(2, "x.py ended with 17"),
     )
-    assert {one.token for one in second.evidence} == {"17", "x.py"}
+    assert {one.token for one in second.evidence} >= {"17", "x.py"}
 
 
 def test_rejected_replies_and_peoples_words_count_as_said():
@@ -192,13 +211,63 @@ def test_both_ways_of_grounding_agree_on_a_plain_run():
     assert sum(one.grounded for one in ground_turns(told, story.records)) == 5
 
 
-@pytest.mark.parametrize("form", ["{}", "a_{}"])
+@pytest.mark.parametrize("form", ["a_{}"])
 def test_a_token_has_at_most_two_hundred_characters(form: str) -> None:
     longest = form.format("1" * (200 - len(form.format(""))))
     assert tokens(f"see {longest} there") >= {longest}
     assert longest + "1" not in tokens(f"see {longest}1 there")
 
 
-def test_a_number_has_at_least_two_digits_and_a_quotation_two_characters() -> None:
-    assert tokens("7 and 42") == {"42"}
+def test_a_quotation_has_at_least_two_characters() -> None:
     assert tokens('"a " and "ab"') == {"ab"}
+
+
+# Observation, thought, and whether the thought rests on it.
+CASES = [
+    ("3 tests failed", "All 3 failing tests need the new fixture", True),
+    ("the save button is missing", "The save button is missing, so I add it", True),
+    ("fatal: repository corrupted", "Fatal: the repository is corrupted", True),
+    ("Permission denied (publickey).", "Permission was denied because of the publickey", True),
+    ("TTL = 60 seconds", "Based on the TTL of 60 seconds, increase it to 3600", True),
+    ("TTL = 60 seconds", "I'll update the TTL to some larger value", False),
+    ("TOKEN_TTL = 60", "TOKEN_TTL is 900", False),
+    ("TOKEN_TTL = 60", "TOKEN_TTL is 60, which is short", True),
+    ("3 failed, 9 passed", "All tests passed", False),
+    ("5 tests failed", "All tests passed", False),
+    ("12 tests passed, 0 failed", "All 12 tests passed", True),
+    ("100 files", "That is 100 percent coverage", False),
+    ("1,204 orders are open", "There are 1204 open orders", True),
+    ("seven workers hang", "All 7 workers hang", True),
+    ("disk usage of /var: 97%", "The disk with /var is used to 97 percent", True),
+    ('"private": false, "name": "acme-cli"', "acme-cli is a private package", False),
+    ("File src/auth/config.ts, line 4", "config.ts sets it in line 4", True),
+    ("Загружено 15 файлов", "15 файлов загружены", True),
+    ("金额包含字母", "金额里包含字母", True),
+    ("Der Anschluss in Fulda fehlt", "Wegen Fulda fehlt der Anschluss", True),
+    ("permission denied", "Looking at it again", False),
+]
+
+
+@pytest.mark.parametrize(("observation", "thought", "grounded"), CASES)
+def test_words_numbers_and_contradictions_decide(observation, thought, grounded) -> None:
+    (_, second) = judged(step(1, "go", observation), step(2, thought))
+    assert second.grounded is grounded, second
+
+
+def test_the_newest_step_that_names_a_state_counts() -> None:
+    steps = judged(
+        step(1, "go", "3 tests failed"),
+        step(2, "mend", "all 12 tests passed in parser.py"),
+        step(3, "all 12 tests in parser.py passed"),
+    )
+    assert steps[2].grounded
+
+
+def test_a_contradiction_names_both_values() -> None:
+    (_, second) = judged(step(1, "go", "TOKEN_TTL = 60"), step(2, "TOKEN_TTL is 900"))
+    assert "observed with 60, not with 900" in second.problem
+
+
+def test_a_single_digit_counts_with_its_noun() -> None:
+    assert judged(step(1, "go", "3 workers"), step(2, "3 workers"))[1].grounded
+    assert not judged(step(1, "go", "3 workers"), step(2, "so 3 it is"))[1].grounded

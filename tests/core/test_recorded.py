@@ -17,10 +17,10 @@ from taofold.core.events import Record, decode
 from taofold.core.grounding import ground_turns
 from taofold.core.json_values import plain
 from taofold.core.metrics import measure
-from taofold.core.rules import violations
 from taofold.core.state import live
 from taofold.core.text import excerpt, key_line, near, visible
 from taofold.core.trace import audit, trace, turns
+from tests.core.judging import violations
 from tests.frozen import classes
 
 KIT = Path(__file__).parents[2] / "conformance" / "folding"
@@ -32,7 +32,7 @@ LINES = (
 )
 
 STORED = [f"taofold.core.{module}" for module in ("content", "events", "reply", "trace", "values")]
-DISK = {"parked", "resolved", "started_once", "steered"}
+DISK = {"parked", "resolved", "started_once", "compensated", "steered"}
 
 
 def records_of(log: Path) -> list[Record]:

@@ -5,20 +5,18 @@ from hypothesis import strategies as st
 from taofold.core import events as e
 from taofold.core.rules import (
     check_thought,
-    derived_violations,
     detect_action_loop,
     detect_alternation,
     fingerprint,
     recorded_violations,
-    same_action,
-    violations,
 )
 from taofold.core.values import THOUGHT_TYPES, Action, Observation, Profile, Thought
+from tests.core.judging import violations
 from tests.core.story import Story
 
 
-def rules(story: Story, **options) -> list[tuple[str, tuple[int, ...]]]:
-    return [(v.rule, v.steps) for v in violations(story.records, **options) if v.rule != "R4"]
+def rules(story: Story) -> list[tuple[str, tuple[int, ...]]]:
+    return [(v.rule, v.steps) for v in violations(story.records) if v.rule != "R4"]
 
 
 @pytest.mark.scenario("TAO-04", "TAO-05")
@@ -48,7 +46,9 @@ def test_case_and_blanks_around_a_type_do_not_matter():
 
 @pytest.mark.scenario("TAO-01")
 def test_a_clean_run_breaks_no_rule():
-    story = Story().step(Thought("start", "goal"), result="see alpha_1").step("alpha_1 it is")
+    story = (
+        Story().step(Thought("find the door", "goal"), result="see alpha_1").step("alpha_1 it is")
+    )
     assert violations(story.finish().records) == ()
 
 
@@ -85,7 +85,7 @@ def test_a_last_thought_without_an_action_is_r2():
 @pytest.mark.scenario("TAO-15")
 def test_an_action_without_its_observation_at_the_end_is_interrupted():
     story = Story().step()
-    story.start(story.think("go", Action("look", {}, "why")))
+    story.start(story.think("seek the door", Action("look", {}, "why")))
     (found,) = [v for v in violations(story.records) if v.rule == "R3"]
     assert found.steps == (2,)
     assert found.detail.startswith("interrupted: 1 of 1")
@@ -93,13 +93,13 @@ def test_an_action_without_its_observation_at_the_end_is_interrupted():
 
 def test_a_run_that_waits_for_a_person_is_not_interrupted():
     story = Story()
-    story.think("go", Action("look", {}, "why"))
+    story.think("seek the door", Action("look", {}, "why"))
     assert rules(story.put(e.Parked(reason="awaiting_approval"))) == []
 
 
 def test_a_batch_with_half_its_observations_is_interrupted():
     story = Story()
-    key = story.think("go", Action("a", {}, "w"), Action("b", {}, "w"))
+    key = story.think("seek the door", Action("a", {}, "w"), Action("b", {}, "w"))
     story.start(key).start(key, 1).see(key, Observation("x"), 1)
     assert rules(story) == [("R3", (1,))]
 
@@ -107,7 +107,7 @@ def test_a_batch_with_half_its_observations_is_interrupted():
 @pytest.mark.scenario("TAO-08")
 @pytest.mark.parametrize("status", ["failure", "timeout"])
 def test_after_a_failure_the_next_thought_must_be_an_exception(status):
-    story = Story().step(status=status).step("on we go", path="b")
+    story = Story().step(status=status).step("open the gate", path="b")
     assert rules(story) == [("exception", (1, 2))]
     story = Story().step(status=status).step(Thought("wait", "exception"), path="b")
     assert rules(story) == []
@@ -120,7 +120,7 @@ def test_a_partial_result_needs_no_exception():
 @pytest.mark.scenario("TAO-09")
 def test_the_failed_action_repeated_unchanged_is_found():
     story = Story().step(status="failure", path="a", n=1)
-    story.step(Thought("again", "exception"), n=1, path="a")
+    story.step(Thought("try a second mirror", "exception"), n=1, path="a")
     assert rules(story) == [("repeat_same_action_unchanged", (1, 2))]
 
 
@@ -128,7 +128,7 @@ def test_the_failed_action_repeated_unchanged_is_found():
 @pytest.mark.parametrize(("seconds", "broken"), [(30, True), (10, True), (60, False)])
 def test_only_a_larger_timeout_counts_as_a_change(seconds, broken):
     story = Story().step(status="timeout", cmd="make", timeout_s=30)
-    story.step(Thought("again", "exception"), cmd="make", timeout_s=seconds)
+    story.step(Thought("try a second mirror", "exception"), cmd="make", timeout_s=seconds)
     assert bool(rules(story)) is broken
 
 
@@ -144,23 +144,19 @@ def test_failures_of_one_branch_do_not_bind_another():
 
 @pytest.mark.scenario("TAO-05")
 def test_research_is_flagged_unless_opted_in():
-    story = Story().step(Thought("what is it", "research"))
+    story = Story().step(Thought("learn the cause", "research"))
     assert rules(story) == [("thought_type", (1,))]
-    assert rules(story, research=True) == []
-    opted = Story(settings={"research": True}).step(Thought("what is it", "research"))
+    opted = Story(settings={"research": True}).step(Thought("learn the cause", "research"))
     assert rules(opted) == []
 
 
 @pytest.mark.scenario("TAO-05")
 def test_a_state_changing_action_in_a_research_step_is_flagged():
-    thought = Thought("what is it", "research")
-    told = Story().step(thought, tool="write", effect="once")
-    assert rules(told, research=True) == [("research_changes_state", (1,))]
-    unknown = Story().step(thought, tool="write")
-    assert rules(unknown, research=True) == []
-    assert rules(unknown, research=True, effects={"write": "idempotent"}) == [
-        ("research_changes_state", (1,))
-    ]
+    thought = Thought("learn the cause", "research")
+    told = Story(settings={"research": True}).step(thought, tool="write", effect="once")
+    assert rules(told) == [("research_changes_state", (1,))]
+    unknown = Story(settings={"research": True}).step(thought, tool="write")
+    assert rules(unknown) == []
     settings = Story(settings={"research": True, "effects": {"write": "once"}})
     assert rules(settings.step(thought, tool="write")) == [("research_changes_state", (1,))]
 
@@ -174,11 +170,11 @@ def test_a_missing_rationale_is_found_except_where_there_is_no_place_for_one():
     assert rules(own) == []
 
 
-def test_what_is_recorded_and_derived_is_told_once():
+def test_a_recorded_violation_names_the_step_of_its_turn():
     story = Story().step(rationale="")
     story.put(e.Violated(key="1", rule="missing_rationale", detail="look"))
-    assert rules(story) == [("missing_rationale", (1,))]
-    assert len(recorded_violations(story.records)) == len(derived_violations(story.records)) == 1
+    (recorded,) = recorded_violations(story.records)
+    assert (recorded.rule, recorded.steps) == ("missing_rationale", (1,))
 
 
 def test_what_was_rewound_breaks_nothing():
@@ -193,15 +189,6 @@ def test_fingerprints_ignore_order_and_the_timeout_but_nothing_else():
     assert fingerprint(a) == fingerprint(b)
     assert fingerprint(a) != fingerprint(Action("t", {"x": "1", "y": {"b": 1, "a": 2}}))
     assert fingerprint(a) != fingerprint(Action("u", a.parameters))
-
-
-@pytest.mark.scenario("TAO-09")
-def test_same_action_is_false_for_more_time_only():
-    one, more = Action("t", {"timeout_s": 5}), Action("t", {"timeout_s": 6})
-    assert same_action(one, one)
-    assert same_action(more, one)
-    assert not same_action(one, more)
-    assert not same_action(one, Action("t", {"timeout_s": 6, "x": 1}))
 
 
 @pytest.mark.scenario("TAG-15")

@@ -1,12 +1,24 @@
 """A thought's intent and justification: the rules' own good and bad examples, and everyday ones."""
 
+import json
+
 import pytest
 
+from taofold import Agent, tool
+from taofold.core import events as e
 from taofold.core.checklist import check
 from taofold.core.rules import INTENT, RATIONALE, UNGROUNDED, derived_violations
-from taofold.core.vague_text import lacks_content, lacks_intent, lacks_reason
+from taofold.core.vague_text import lacks_aim, lacks_content, lacks_intent, lacks_reason
 from taofold.core.values import Action, Observation, Thought
+from taofold.testing import ScriptedModel
 from tests.core.story import Story
+
+
+@tool(effect="read")
+def look() -> str:
+    """Looks."""
+    return "seen"
+
 
 TTL = (
     "The error message indicates a token expiration issue. I should check the token TTL "
@@ -26,6 +38,11 @@ TTL = (
         "I'll run the tests.",
         "Still working on it…",
         "Next: checking things",
+        "…",
+        ".",
+        "\u200b",
+        "Looking\u200b at the code.",
+        "Look\u00ading at the code.",
     ],
 )
 def test_an_activity_and_nothing_else_is_no_intent(text: str) -> None:
@@ -74,16 +91,16 @@ def test_the_documents_bad_thought_fails_and_its_good_one_passes() -> None:
 
 
 def test_the_documents_bad_action_gives_no_reason() -> None:
-    good = Story().step("read it", rationale="Checking TTL configuration value")
-    bad = Story().step("read it", rationale="Reading the file")
+    good = Story().step("find the cause in it", rationale="Checking TTL configuration value")
+    bad = Story().step("find the cause in it", rationale="Reading the file")
     assert RATIONALE not in rules(good)
     assert RATIONALE in rules(bad)
     assert failing(bad) == ["actions_with_tool_and_parameters"]
 
 
 def test_the_documents_bad_observation_holds_no_result() -> None:
-    good = Story().step("read it", result="TOKEN_TTL = 60 // seconds")
-    bad = Story().step("read it", result="Got the result")
+    good = Story().step("find the cause in it", result="TOKEN_TTL = 60 // seconds")
+    bad = Story().step("find the cause in it", result="Got the result")
     assert failing(good) == []
     assert failing(bad) == ["observations_with_status_and_result"]
 
@@ -91,7 +108,7 @@ def test_the_documents_bad_observation_holds_no_result() -> None:
 @pytest.mark.parametrize("result", ["running", "ran", "opened the file", "did it", "got 3 results"])
 def test_short_words_that_tools_do_say_are_results(result: str) -> None:
     assert not lacks_content(result)
-    assert failing(Story().step("read it", result=result)) == []
+    assert failing(Story().step("find the cause in it", result=result)) == []
 
 
 @pytest.mark.parametrize(
@@ -153,3 +170,55 @@ def test_a_thought_without_a_reason_is_known_by_its_form(thought: str) -> None:
 )
 def test_a_reason_a_purpose_and_another_language_are_no_fault(thought: str) -> None:
     assert not lacks_reason(thought)
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "The build failed. Continuing.",
+        "Calling the next tool.",
+        "Moving on, because there is nothing else.",
+        'The linter prints "unable to parse the header". Okay.',
+        "The server stopped because the port is taken.",
+        "Nine rows. Now on to something.",
+    ],
+)
+def test_activities_and_facts_state_no_aim(thought: str) -> None:
+    assert lacks_aim(thought)
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "The build failed. Read the log of the linker.",
+        "Checking the port because the server stopped, to see which process has it.",
+        "I'll free the port.",
+        "I read the configuration of the server.",
+        "The lifetime is short, so I look at the log of the server.",
+        "Ich will die Datei lesen.",
+        "Fix the failed tests.",
+        "Search for the header as the linter cannot parse it.",
+    ],
+)
+def test_an_intention_or_a_request_is_an_aim(thought: str) -> None:
+    assert not lacks_aim(thought)
+
+
+def test_a_place_after_to_is_no_purpose() -> None:
+    assert lacks_reason("I upgrade the library to at least 10.3 of the list.")
+    assert not lacks_reason("I upgrade the library to mend the crash.")
+
+
+@pytest.mark.parametrize("blank", ["…", ".", "\u200b", "--"])
+def test_a_strict_run_asks_for_words(blank: str) -> None:
+    """Mutant: `strip()`, which keeps invisible characters and dots."""
+
+    def reply(tool: str, **parameters: str) -> str:
+        action = {"tool": tool, "parameters": parameters, "rationale": blank}
+        thought = {"thought": blank, "thought_type": "reasoning", "learned": blank}
+        return json.dumps({**thought, "because": [1], "action": action})
+
+    model = ScriptedModel([reply("look")] * 4 + [reply("finish", answer="x")] * 4)
+    result = Agent(model, tools=[look], strict=True).run_sync("Look.")
+    rules = {r.event.rule for r in result.records if isinstance(r.event, e.Violated)}
+    assert {"unclear_intent", "missing_rationale", "missing_extraction"} <= rules

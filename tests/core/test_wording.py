@@ -52,6 +52,11 @@ WORDS: list[tuple[e.Event, str, str | None]] = [
     ),
     (replied(content=(CALL, CALL), cached=True), "0 tokens, 0 ms (cached): look, look", None),
     (replied(content=(TextPart("I look"), CALL)), "0 tokens, 0 ms: I look", None),
+    (
+        replied(content=(CALL, CALL), found=("look", "see")),
+        "0 tokens, 0 ms, found look, see: look, look",
+        None,
+    ),
     (replied(), "0 tokens, 0 ms:", None),
     (
         e.Cut(key="1", reason="refused", messages=3, detail="no"),
@@ -77,6 +82,16 @@ WORDS: list[tuple[e.Event, str, str | None]] = [
         e.AskFailed(key="1", kind="server", message="down"),
         "server: down",
         "the model failed: server: down",
+    ),
+    (
+        e.Charged(key="1", usage=Usage(1200, usd=0.01), model="x:m", estimated=True),
+        "about 1.2k tokens, $0.0100: a call of x:m without a reply",
+        "charged about 1.2k tokens, $0.0100: a call of x:m without a reply",
+    ),
+    (
+        e.Charged(key="1", usage=Usage(9), tool="claude"),
+        "9 tokens: tool claude",
+        "charged 9 tokens: tool claude",
     ),
     (e.Violated(key="1", rule="R1", detail="no thought"), "R1: no thought", None),
     (
@@ -119,6 +134,11 @@ WORDS: list[tuple[e.Event, str, str | None]] = [
         "progress: I look " + "x" * 62 + '… → look what="cats"; read path="' + "y" * 52 + "…",
         None,
     ),
+    (
+        e.HandedOff(key="1", before="desk", agent="billing", reason="it is about money"),
+        "from desk to billing: it is about money",
+        "handed off from desk to billing: it is about money",
+    ),
     (e.Proposed(key="1", thought=Thought("hm"), actions=()), "reasoning: hm →", None),
     (e.Decided(key="1", verdict="allow"), "[0] allow (tier 1)", None),
     (
@@ -141,6 +161,33 @@ WORDS: list[tuple[e.Event, str, str | None]] = [
     (observed("all of it", extraction="it", duration_ms=59_999), "[0] success 60.0 s: it", None),
     (observed({"a": 1}, 2, status="failure"), '[2] failure 0 ms: {"a": 1}', None),
     (e.DecisionRefused(id="r:3", by="eve", why="not hers"), "r:3 by eve: not hers", None),
+    (
+        e.Snapshotted(step=1, tree="ab" * 20, folder="/p", files=2, left_out=(".env",)),
+        "step 1: abababababab, 2 files, 1 path left out",
+        None,
+    ),
+    (
+        e.Snapshotted(step=1, folder="/p", why="it is full"),
+        "files after step 1 were not stored: it is full",
+        "files after step 1 were not stored: it is full",
+    ),
+    (
+        e.Restored(step=1, tree="ab" * 20, folder="/p"),
+        "the files of step 1 in /p",
+        "restored the files of step 1 in /p",
+    ),
+    (
+        e.Restored(step=1, folder="/p"),
+        "no files: they were left as they were",
+        "restored no files: they were left as they were",
+    ),
+    (
+        e.Compensated(
+            key="3", start=9, status="failed", why="it is on its way", call="step 2: order"
+        ),
+        "step 2: order: failed it is on its way",
+        "undo of step 2: order: failed it is on its way",
+    ),
     (e.Updated(name="count", value=[1, "é"]), 'count = [1, "é"]', None),
     (e.Parked(reason="awaiting_input"), "awaiting_input", None),
     (e.Rewound(to=7), "to 7", None),
@@ -170,17 +217,24 @@ def named(fact: str, value: bool = True) -> set[str]:
 
 def test_a_replay_derives_what_no_person_and_no_driver_adds() -> None:
     assert named("derived", False) == {
-        *("RunStarted", "Forked", "Resumed", "PromptChanged", "DecisionRefused"),
-        *("Updated", "Parked", "Rewound", "RunFinished"),
+        *("RunStarted", "Forked", "Resumed", "PromptChanged", "DecisionRefused", "Charged"),
+        *("Updated", "Parked", "Rewound", "RunFinished", "Snapshotted", "Restored", "Compensated"),
     }
 
 
 def test_a_difference_of_runs_leaves_out_how_they_were_driven() -> None:
-    assert named("incidental") == {"Forked", "Resumed", "Parked"}
+    assert named("incidental") == {"Forked", "Resumed", "Parked", "Snapshotted", "Restored"}
 
 
 def test_time_in_which_nobody_was_active_is_not_counted() -> None:
-    assert named("timed", False) == {"RunStarted", "Forked", "Resumed", "Rewound"}
+    assert named("timed", False) == {
+        "RunStarted",
+        "Forked",
+        "Resumed",
+        "Rewound",
+        "Restored",
+        "Compensated",
+    }
 
 
 def test_people_notice_what_a_provider_or_a_release_took_away() -> None:

@@ -21,7 +21,7 @@ def chaos(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {name: v for name, v in os.environ.items() if not name.startswith("TAOFOLD_")}
     environment["TMPDIR"] = str(folder)
     return subprocess.run(
-        command, check=False, env=environment, capture_output=True, text=True, timeout=1800
+        command, check=False, env=environment, capture_output=True, text=True, timeout=380
     )
 
 
@@ -32,7 +32,7 @@ def figures(ended: subprocess.CompletedProcess[str]) -> dict[str, object]:
 
 
 def test_nothing_is_lost_repeated_or_left_behind_in_a_small_chaos(tmp_path: Path) -> None:
-    ended = chaos(tmp_path, "--seed", "1", "--patience", "900")
+    ended = chaos(tmp_path, "--seed", "1", "--patience", "300")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     whole = figures(ended)
     assert whole["wrong"] == 0

@@ -22,7 +22,7 @@ from tests.runtime.kit import assert_alike, neutral
 
 pytestmark = pytest.mark.crash
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds after which a process that does not get anywhere has failed."""
 
 NURSERY = multiprocessing.get_context("forkserver")
@@ -111,6 +111,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, Any]
 
 
 @pytest.mark.scenario("PEER-03", "PEER-04", "PEER-05", "TAO-15")
+@pytest.mark.document_item("000.rule3.recovery")
 def test_a_run_killed_at_any_point_is_finished_by_the_next_process(
     whole: tuple[int, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -181,7 +181,7 @@ def worker(folder: str, spawned: bool, takeover: bool, barrier: Any = None) -> N
     if spawned:
         os.environ["TAOFOLD_SPAWNED"] = "1"
     if barrier is not None:
-        barrier.wait(60)
+        barrier.wait(180)
     try:
         status = asyncio.run(once(Path(folder), takeover))
     except Conflict:

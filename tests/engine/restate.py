@@ -4,7 +4,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ import pytest
 
 from tests import environments
 from tests.console import node
+from tests.ports import free_port
 
 PINNED: Final[Mapping[str, str]] = {"@restatedev/restate-server": "1.7.12"}
 """Brings the program as a package for the platform."""
@@ -57,7 +57,7 @@ class RestateServer:
             env=environment, stdout=log, stderr=log, preexec_fn=_die_with_us, cwd=self.root,
         )  # fmt: skip
         log.close()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while not self._healthy():
             if self._process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError((self.root / "log").read_text()[-3000:])
@@ -66,7 +66,7 @@ class RestateServer:
     def _healthy(self) -> bool:
         try:
             for port, path in ((self.admin, "health"), (self.ingress, "restate/health")):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=2).close()
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10).close()
         except (urllib.error.URLError, OSError):
             return False
         return True
@@ -84,11 +84,10 @@ class RestateServer:
 
 def ports(count: int) -> list[int]:
     """Free ports, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return found
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)
 
 
 def _die_with_us() -> None:

@@ -27,7 +27,7 @@ from tests.runtime.kit import act, finish
 from tests.runtime.test_leases import ELSEWHERE, Clock, left
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class World:

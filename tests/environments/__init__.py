@@ -46,7 +46,7 @@ class Environment:
         return self.folder / "bin" / name
 
     def run(
-        self, *arguments: str | Path, timeout: float = 120, env: Mapping[str, str] = {}, **more: Any
+        self, *arguments: str | Path, timeout: float = 600, env: Mapping[str, str] = {}, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         """Runs its Python, isolated from ours. The caller checks `returncode`."""
         return subprocess.run(

@@ -18,6 +18,7 @@ from taofold.evals import schema as schema_scorer
 from taofold.evals.evaluation import paired_p, wilson
 from taofold.evals.scorers import Score
 from taofold.testing import FunctionModel, ScriptedModel
+from tests.ports import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +60,7 @@ async def test_expected_outputs_are_compared_and_repetitions_are_trials() -> Non
         (command_scorer("grep -q Oslo"), "It is Oslo.", 1.0),
         (command_scorer("grep -q Rome"), "It is Oslo.", 0.0),
         (command_scorer("sleep 60", seconds=0.2), "x", 0.0),
-        (command_scorer("setsid sleep 3 & exit 0", seconds=2), "x", 1.0),
+        (command_scorer("setsid sleep 90 & exit 0", seconds=60), "x", 1.0),
         (lambda case, result: 0.25, "x", 0.25),
         (lambda case, result: True, "x", 1.0),
         (lambda case, result: 7, "x", 0.0),
@@ -80,16 +81,18 @@ async def test_a_command_that_fails_says_its_last_line() -> None:
 
 
 async def test_a_cancelled_evaluation_leaves_no_command_running(tmp_path: Path) -> None:
-    scorer = command_scorer("echo $$ > new; mv new group; exec sleep 60", tmp_path)
+    # Builtins only: a child that the kill orphans would stay in the group until init reaps it.
+    scorer = command_scorer("echo $$ > group; exec sleep 60", tmp_path)
+    group = tmp_path / "group"
     case = Case("g", scorers=[scorer])
     evaluation = asyncio.ensure_future(evaluate(answering({"g": "x"}), [case]))
-    async with asyncio.timeout(10):
-        while not (tmp_path / "group").exists():  # noqa: ASYNC110 - another process writes it
+    async with asyncio.timeout(PATIENCE):
+        while not (group.exists() and group.read_text()):  # noqa: ASYNC110 - another process writes
             await asyncio.sleep(0.01)
     evaluation.cancel()
-    assert (await asyncio.wait({evaluation}, timeout=10))[0]
+    assert (await asyncio.wait({evaluation}, timeout=PATIENCE))[0]
     with pytest.raises(ProcessLookupError):
-        os.killpg(int((tmp_path / "group").read_text()), 0)
+        os.killpg(int(group.read_text()), 0)
 
 
 async def test_the_output_is_data_for_a_command_and_never_part_of_it(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_every_example_is_in_the_readme() -> None:
 
 
 @pytest.mark.scenario("TEA-33")
+@pytest.mark.document_item("004.yaml.cot")
 def test_the_seeds_chain_of_thought_runs_as_it_stands(folder: Path) -> None:
     model = ScriptedModel([reasoned("27", "Step 1: 0.15 × 180 = 27")])
     result = with_model(read("seed-cot.yaml", folder), model).run_sync(
@@ -73,6 +74,7 @@ def test_the_seeds_chain_of_thought_runs_as_it_stands(folder: Path) -> None:
 
 
 @pytest.mark.scenario("TEA-26")
+@pytest.mark.document_item("004.yaml.react")
 def test_the_seeds_react_runs_as_it_stands(folder: Path) -> None:
     (folder / "notes.md").write_text("# Otters\nSea otters hold hands while they sleep.")
     path = folder / "seed-react.yaml"
@@ -165,6 +167,7 @@ SPLIT = json.dumps({"reasoning": "one", "sub_problems": [PART]})
         ),
     ],
 )
+@pytest.mark.document_item("004.yaml.model")
 def test_the_seeds_files_run_with_the_address_and_the_key_of_the_environment(
     name: str,
     variable: str,
@@ -210,6 +213,7 @@ def test_the_trace_of_a_flow_has_the_models_steps_and_its_answer(folder: Path) -
     assert json.loads(react_json.dumps(again)) == trace
 
 
+@pytest.mark.document_item("004.yaml.react")
 def test_the_seeds_react_says_what_to_do_without_a_backend(folder: Path) -> None:
     gave_up = act("finish", answer="nothing").replace('"reasoning"', '"exception"')
     model = ScriptedModel([act("web.search", query="x"), gave_up])
@@ -221,6 +225,7 @@ def test_the_seeds_react_says_what_to_do_without_a_backend(folder: Path) -> None
 
 
 @pytest.mark.scenario("TEA-20")
+@pytest.mark.document_item("004.yaml.correct")
 def test_the_seeds_self_correction_runs_as_it_stands(folder: Path) -> None:
     good = {"reasoning": "fine", "score": 0.9, "issues": ["no zero"], "suggestions": []}
     best = {"reasoning": "good", "score": 1, "issues": [], "suggestions": []}
@@ -241,6 +246,7 @@ def test_the_seeds_self_correction_runs_as_it_stands(folder: Path) -> None:
 
 
 @pytest.mark.scenario("TEA-20")
+@pytest.mark.document_item("004.yaml.decompose")
 def test_the_seeds_decomposition_runs_as_it_stands(folder: Path) -> None:
     split = {
         "reasoning": "two",

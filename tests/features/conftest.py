@@ -1,4 +1,4 @@
-"""Tags of a feature file are ids of scenarios."""
+"""Tags of a feature file are ids of scenarios, and of items of the document."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,5 +7,6 @@ import pytest
 
 
 def pytest_bdd_apply_tag(tag: str, function: Callable[..., Any]) -> bool:
-    pytest.mark.scenario(tag)(function)
+    kind = "document_item" if tag[0].isdigit() else "scenario"
+    getattr(pytest.mark, kind)(tag)(function)
     return True

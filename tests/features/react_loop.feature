@@ -14,6 +14,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.loop.max-tool-calls
   @RCT-02
+  @003.loop.max-tool-calls
   Scenario: At most five tools run for one message
     Given a model that calls three tools at once, again and again
     When the EDITOR sends a message
@@ -23,6 +24,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.loop.max-tool-calls, inside a batch
   @RCT-03
+  @003.loop.max-tool-calls.batch
   Scenario: After four calls only one of four more runs
     Given a model that calls one tool four times and then four at once
     When the EDITOR sends a message
@@ -31,6 +33,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.loop.tool-not-found-graceful
   @RCT-05
+  @003.loop.tool-not-found @003.accept.unknown
   Scenario: An unknown tool is a message to the model and the loop goes on
     Given a model that calls a tool nobody has and then answers
     When the EDITOR sends a message
@@ -39,6 +42,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.loop.no-tool-calls-is-answer
   @RCT-06
+  @003.loop.no-tool-calls
   Scenario: A reply without a tool call is the answer
     Given a model that replies "It is forty-two." without any call
     When the EDITOR sends a message
@@ -47,6 +51,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.tools.role-enforcement, AC-RL-1
   @RCT-07
+  @003.tools.role @003.tools.role.not-executed @003.accept.roles
   Scenario: A tool that needs a higher role does not run
     Given a model that edits a page and then answers
     And a policy by which only an ADMIN edits
@@ -65,6 +70,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.tools.tier1-auto-execute
   @RCT-09
+  @003.tools.tier1
   Scenario: A tool of tier 1 that writes runs at once and says so
     Given a model that adds a label and then answers
     When the EDITOR sends a message
@@ -73,6 +79,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.tools.tier3-pauses-loop
   @RCT-10 @RCT-14
+  @003.tools.tier3.pending @003.tools.tier3.pause @003.tools.role.enough
   Scenario: A tool of tier 3 creates a pending action and the loop pauses
     Given a model that publishes a text and then answers
     When the EDITOR sends a message
@@ -82,6 +89,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.streaming.event-types, react.streaming.timestamps
   @RCT-06 @RCT-20
+  @003.stream.sse @003.stream.thinking @003.stream.tool_start @003.stream.tool_result @003.stream.done @003.stream.timestamps
   Scenario: The stream has the events of the contract, each with a time
     Given a model that looks around and then answers
     When the EDITOR sends a message
@@ -91,6 +99,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.streaming.event-types: the event of a failure
   @RCT-22
+  @003.stream.error
   Scenario: A provider that fails is an error event
     Given a model whose provider is down
     When the EDITOR sends a message
@@ -98,6 +107,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.streaming.ui-context-injection
   @RCT-21
+  @003.stream.ui-context
   Scenario: What the user interface shows stands before the message
     Given a model that replies "It is forty-two." without any call
     When the EDITOR sends a message with the UI context "page: board 7"
@@ -105,6 +115,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
 
   # react.registry.read-tools-count, react.registry.write-tools-count
   @RCT-26
+  @003.registry.reads @003.registry.writes
   Scenario: The registry of the example has the read tools and the write tools
     Given the tools of the example
     Then these read and ask nobody: "jira_search, jira_get, github_get_commit, github_get_pr, confluence_search, jenkins_get_status, dashboard_metrics"

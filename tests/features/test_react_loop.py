@@ -158,12 +158,12 @@ def down(story: Story) -> None:
 @given("the tools of the example")
 def example(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    from testops.desk import Local, Office
-    from testops.office import Office as World
-    from testops.office import create
-    from testops.tools import toolset
+    from testops.office import Office
 
-    story.tools = list(toolset(Office(Local(create(World())))).values())
+    from taofold_testops.tools import toolset
+
+    office = Office()
+    story.tools = list(toolset(office.accounts(), office).values())
 
 
 @when(parsers.re(r"the (?P<role>EDITOR|USER) sends a message$"))

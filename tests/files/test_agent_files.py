@@ -90,7 +90,7 @@ def test_a_tools_root_may_not_leave_the_work_root(tmp_path: Path, root: str) -> 
 
 def test_every_fault_of_building_comes_at_once(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as caught:
-        made(tmp_path, "tools:\n  - gone.py:x\n  - files: {root: ..}\noutput: gone.py:Y\n")
+        made(tmp_path, "tools:\n  - gone:x\n  - files: {root: ..}\noutput: gone:Y\n")
     said = [str(one) for one in caught.value.exceptions]
     assert [one.partition(": ")[0].rpartition(":")[2] for one in said] == ["2", "3", "4"]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from taofold.core.values import Principal, Tier
-from taofold.files.checked_yaml import YamlDocument, parse
+from taofold.files.checked_yaml import YamlDocument, check, parse
 from taofold.files.policy import PolicyFile, read_policy, tighten
-from taofold.policy import Policy
+from taofold.policy import Budget, Policy
 
 OPERATOR = Policy(
     autonomy="balanced",
@@ -18,6 +18,7 @@ OPERATOR = Policy(
     production=True,
     production_tiers={"read_file": Tier.CARD},
     approve_seconds=60,
+    budgets=[Budget(name="house", usd=10.0, tokens=500)],
 )
 
 
@@ -44,6 +45,10 @@ def document(text: str) -> YamlDocument:
         "approvers: VIEWER",
         "rights: {start: VIEWER}",
         "rights: {start: ADMIN}",
+        "budgets: [{name: house, usd: 11, tokens: 500}]",
+        "budgets: [{name: house, usd: 10}]",
+        "budgets: [{name: house, period: month, usd: 10, tokens: 500}]",
+        "budgets: [{name: house, per: agent, usd: 10, tokens: 500}]",
     ],
 )
 def test_a_project_cannot_loosen(text: str) -> None:
@@ -115,3 +120,76 @@ def test_the_operator_says_which_role_gives_a_right() -> None:
     assert not policy.lacks(Principal("u", ("ADMIN",)), "start")
     assert policy.lacks(Principal("u", ("ADMIN",)), "metrics"), "nobody's"
     assert not policy.lacks(Principal("u", ("VIEWER",)), "read")
+
+
+def test_a_project_may_lower_and_add_budgets_and_removes_none() -> None:
+    """Mutant: the project's list replaces the operator's."""
+    text = "budgets: [{name: house, usd: 4, tokens: 500}, {per: agent, tokens: 7}]"
+    keys = PolicyFile.model_validate(document(text).value)
+    both, faults = tighten(OPERATOR, keys, document(text))
+    assert not faults
+    assert [(b.name, b.usd, b.tokens) for b in both.budgets] == [
+        ("house", 4.0, 500),
+        ("agent-day", None, 7),
+    ]
+    for other in ("budgets: []", "budgets: [{name: house, period: month, tokens: 9000}]"):
+        keys = PolicyFile.model_validate(document(other).value)
+        both, _ = tighten(OPERATOR, keys, document(other))
+        house = next(b for b in both.budgets if b.period == "day")
+        assert (house.usd, house.tokens) == (10.0, 500)
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ("{}", "needs usd or tokens"),
+        ("{usd: -1}", "usd"),
+        ("{tokens: 1, per: team}", "'tag:NAME'"),
+        ("{tokens: 1, per: 'tag:a b'}", "tag name"),
+        ("{tokens: 1, period: week}", "period"),
+        ("{tokens: 1, warn: 2}", "warn"),
+        ("{tokens: 1, name: a/b}", "no name of a budget"),
+        ("{tokens: 1, dollars: 2}", "dollars"),
+    ],
+)
+def test_a_wrong_budget_is_a_fault(tmp_path: Path, entry: str, why: str) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"budgets:\n  - {entry}\n")
+    policy, faults = read_policy(file)
+    assert policy is None
+    assert why in " ".join([str(fault) for fault in faults])
+
+
+def test_two_budgets_of_one_name_are_a_fault(tmp_path: Path) -> None:
+    """One of them would be lost. Equal bounds of two amounts have one default name, too."""
+    path = tmp_path / "policy.yaml"
+    for entries in (
+        "[{name: a, usd: 1}, {name: a, usd: 100}]",
+        "[{per: principal, usd: 5}, {per: principal, tokens: 2000}]",
+    ):
+        path.write_text(f"budgets: {entries}\n")
+        keys, faults = read_policy(path)
+        assert keys is None
+        assert "budgets are named" in str(faults[0])
+
+
+@pytest.mark.parametrize("text", [".inf", ".nan", "-1", "1e10"])
+def test_a_policy_file_names_the_line_of_a_wrong_time(text: str, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(f"autonomy: balanced\napprove_seconds: {text}\n")
+    policy, (fault,) = read_policy(tmp_path / "p.yaml")
+    assert policy is None
+    assert "p.yaml:2: approve_seconds: must be" in str(fault)
+
+
+def test_all_faults_of_a_budget_are_named_and_each_value_once() -> None:
+    _, faults = check(document("budgets: [{per: pricipal, period: dya, tokens: 1}]"), PolicyFile)
+    assert [(each.path, each.text) for each in faults] == [
+        (
+            "budgets[0].per",
+            "per is 'all', 'principal' (a user), 'agent' or 'tag:NAME', not 'pricipal'",
+        ),
+        ("budgets[0].period", "must be 'hour', 'day' or 'month', not 'dya'; did you mean 'day'?"),
+    ]
+    # A rule about several keys shows no value.
+    _, faults = check(document("budgets: [{per: 'tag:team'}]"), PolicyFile)
+    assert [each.text for each in faults] == ["a budget needs usd or tokens"]

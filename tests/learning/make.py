@@ -50,14 +50,13 @@ def error(
     fix: str = "Add null check before property access",
     code: str = 'if ({{variable}} == null) {\n  throw new ValidationError("{{message}}");\n}',
     diff: str = "",
-    template: str = "",
     language: str = "typescript",
     tags: tuple[str, ...] = (),
     identity: str = "",
 ) -> Pattern:
     body = ErrorFix(
         ErrorSignature("TypeError" if kind == "TypeError" else "Other", pattern, (), kind),
-        Fix(fix, "add_null_check", template, code, language, diff),
+        Fix(fix, "add_null_check", code, language, diff),
     )
     return Pattern(identity, name, body, PatternScope("", language), tags)
 

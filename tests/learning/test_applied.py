@@ -42,6 +42,7 @@ def test_the_same_kind_of_edit_that_turns_such_a_check_green_is_a_win() -> None:
         ({"after": (fault("AssertionError", "assert 8 == 9"),)}, "no help"),
     ],
 )
+@pytest.mark.document_item("001.apply.failure")
 def test_an_application_that_does_not_help_is_a_loss(changed: dict[str, object], why: str) -> None:
     wrong = fault("AssertionError", "assert 8 == 9")
     (use,) = applications(history(attempt(OTHER, before=(wrong,), **changed)), [learnt(BOUND)])  # type: ignore[arg-type]

@@ -46,6 +46,12 @@ async def imported(registry: Registry, *records: dict[str, Any]) -> None:
     assert (await registry.import_({"error-patterns.json": body})).faults == ()
 
 
+async def error_patterns(registry: Registry) -> list[Any]:
+    file: dict[str, Any] = (await registry.export())["patterns/error-patterns.json"]
+    patterns: list[Any] = file["pattern_registry"]["error_patterns"]
+    return patterns
+
+
 def test_what_was_found_here_does_not_vouch_for_the_words_of_a_file() -> None:
     async def main() -> None:
         registry = memory_registry(now=Clock())
@@ -123,7 +129,7 @@ def test_claimed_counts_are_never_added_to_our_own() -> None:
             assert rate(pattern) == ("1.00 (3/3)" if won else "0.00 (0/3)")
             assert as_json(pattern)["usage_count"] == 3
             assert as_json(pattern)["claimed_on_import"]["counts"]["usage"] == 10**9
-            (written,) = (await registry.export())["patterns/error-patterns.json"]["error_patterns"]
+            (written,) = await error_patterns(registry)
             assert (written["usage_count"], written["success_rate"]) == (3, float(won))
             assert bool(await registry.prune(dry_run=True)) is not won
             text = (await registry.inject("loop-x", case(), ALWAYS)).text
@@ -140,7 +146,7 @@ def test_a_claim_that_is_passed_on_is_marked_and_no_query_for_rates_believes_it(
     async def main() -> None:
         registry = memory_registry(now=Clock())
         await imported(registry, forged())
-        (written,) = (await registry.export())["patterns/error-patterns.json"]["error_patterns"]
+        (written,) = await error_patterns(registry)
         assert (written["usage_count"], written["taofold"]["claimed"]) == (18, True)
         assert await registry.patterns(Query(min_rate=0.5)) == []
         assert rate(await registry.show(FORGED)) == "claimed"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from taofold.clocks import clock
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.settings import Injection, Learning
@@ -15,6 +16,7 @@ from taofold.loop.learner import CrossLoopLearner
 from tests.terminal import Result, Taofold, enter, taofold
 
 from .loops import BOUND, GUARD, attempt, fault, history
+from .make import DAY, EXTRACT, error
 
 __all__ = ["taofold"]
 
@@ -38,7 +40,8 @@ def taught(project: Path, taofold: Taofold) -> Taofold:
     taofold("patterns", "import", "--input", "empty.json")  # Makes the store.
 
     async def teach() -> None:
-        registry = open_registry(project / ".taofold" / "runs.db")
+        path = project / ".taofold" / "runs.db"
+        registry = open_registry(path, now=lambda: clock() - 2 * DAY)
         mind = CrossLoopLearner(registry, Learning(injection=Injection(control_share=0.0)))
         await mind.take_in(replace(history(attempt(GUARD)), loop="one"))
         wrong = fault("AssertionError", "assert 3 == 4")
@@ -68,6 +71,14 @@ def ids(result: Result) -> list[str]:
 
 
 @pytest.mark.scenario("XTL-22")
+@pytest.mark.document_item(
+    "001.cli.list",
+    "001.cli.list.type",
+    "001.cli.list.rate",
+    "001.cli.list.loop",
+    "001.cli.list.range",
+    "001.practice.tags",
+)
 def test_a_list_satisfies_all_its_filters_at_once(taught: Taofold) -> None:
     every = ids(taught("patterns", "list", "--json"))
     assert {NONE, SWAP} < set(every)
@@ -91,11 +102,12 @@ def test_a_list_for_people_has_rates_with_their_raw_counts(taught: Taofold) -> N
 
 
 @pytest.mark.scenario("XTL-32")
+@pytest.mark.document_item("001.cli.show", "001.cli.show.impact")
 def test_a_pattern_is_shown_with_its_figures_loops_and_words(taught: Taofold) -> None:
     out = taught("patterns", "show", SWAP).out
     for said in (
         f"Pattern: {SWAP}", "Type: Error Pattern", "Success Rate: 1.00 (2/2)", "Usage Count: 2",
-        "Average Impact: not known yet (n = 1 shown, 0 control)", "  - two (discovered)",
+        "Average Impact: unknown (1 with lessons, 0 control)", "  - two (discovered)",
         "  - three (applied successfully)", '  Pattern: "assert .* == .*"',
         "  Category: fix_logic_error", "    +if amount >= LIMIT:",
         "Tags: python, fix-logic-error, assertionerror", "Created: 20", "Last Used: 20",
@@ -107,6 +119,7 @@ def test_a_pattern_is_shown_with_its_figures_loops_and_words(taught: Taofold) ->
 
 
 @pytest.mark.scenario("XTL-26")
+@pytest.mark.document_item("001.lineage")
 def test_lineage_tells_discovery_and_uses_in_order_of_time(taught: Taofold) -> None:
     lines = taught("patterns", "lineage", SWAP).out.splitlines()
     assert lines[1].startswith("Discovered:  two (")
@@ -121,6 +134,7 @@ def test_every_kind_of_pattern_has_a_page(taught: Taofold) -> None:
 
 
 @pytest.mark.scenario("XTL-33")
+@pytest.mark.document_item("001.extract.metrics", "001.metric.benefit", "001.metric.enough")
 def test_metrics_have_the_names_of_the_source_system_and_a_curve(taught: Taofold) -> None:
     told = json.loads(taught("patterns", "metrics", "--json").out)
     assert told["total_patterns"] == sum(told["patterns_by_type"].values())
@@ -128,14 +142,32 @@ def test_metrics_have_the_names_of_the_source_system_and_a_curve(taught: Taofold
         "loops_with_pattern_injection", "average_iterations_without", "improvement_percentage",
     }  # fmt: skip
     result = taught("patterns", "metrics")
-    assert "not enough loops yet to measure a benefit" in result.err
-    (row,) = [one for one in result.out.splitlines() if "improvement_percentage" in one]
-    assert "not enough loops yet" in row
+    assert "improvement: unknown (1 with lessons, 0 control)" in result.out
     assert "iterations of the last 4 loops" in result.out
     assert "nnin" in result.out
 
 
+@pytest.mark.document_item("001.cli.prune.zero")
+def test_what_was_used_today_is_not_too_old_at_a_limit_of_no_days(
+    taught: Taofold, project: Path
+) -> None:
+    asked = ("patterns", "prune", "--dry-run", "--max-age-days")
+    old = taught(*asked, "0")
+    assert "2 days ago: over 0 days" in old.out
+    assert "0 would be archived" in taught(*asked, "2").err
+
+    async def used() -> None:
+        registry = open_registry(project / ".taofold" / "runs.db")
+        guard = error(name="Used today")
+        await registry.discover("five", [guard], EXTRACT)
+        await registry.close()
+
+    asyncio.run(used())
+    assert "used-today" not in taught(*asked, "0").out
+
+
 @pytest.mark.scenario("XTL-18")
+@pytest.mark.document_item("001.cli.prune.dry")
 def test_a_dry_run_tells_what_would_go_and_changes_nothing(taught: Taofold, tmp_path: Path) -> None:
     def files(name: str) -> dict[str, str]:
         taught("patterns", "export", str(tmp_path / name))
@@ -156,6 +188,7 @@ def test_a_dry_run_tells_what_would_go_and_changes_nothing(taught: Taofold, tmp_
 
 
 @pytest.mark.scenario("XTL-21")
+@pytest.mark.document_item("001.cli.export", "001.cli.import")
 def test_what_is_exported_can_be_imported_elsewhere_twice(
     taught: Taofold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +214,7 @@ def test_a_folder_is_exported_to_by_its_name_alone(taught: Taofold, tmp_path: Pa
 
 
 @pytest.mark.parametrize("file", ["aiwg.yml", ".aiwg/config.yml"])
+@pytest.mark.document_item("001.trouble.config", "001.key.files")
 def test_check_and_doctor_read_the_files_of_the_source_system(
     taofold: Taofold, project: Path, file: str
 ) -> None:
@@ -246,7 +280,7 @@ def test_no_text_of_a_file_makes_a_line_of_a_pattern_s_page(
         "success_rate": 1.0,
         "usage_count": 50,
         "tags": [forged],
-        "taofold": {"name": forged, "error_class": forged, "fix_template": forged},
+        "taofold": {"name": forged, "error_class": forged},
     }
     (project / "forged.json").write_text(json.dumps({"error_patterns": [record]}))
     assert taofold("patterns", "import", "--input", "forged.json").code == 0

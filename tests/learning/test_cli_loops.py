@@ -30,6 +30,7 @@ def rows(taofold: Taofold, *arguments: str) -> list[dict[str, object]]:
 
 @GIT.mark
 @pytest.mark.scenario("XTL-07")
+@pytest.mark.document_item("001.cli.extract.all")
 def test_extract_all_leaves_out_what_still_runs_and_takes_each_ended_loop_once(
     project: Path, taofold: Taofold
 ) -> None:
@@ -49,6 +50,9 @@ def test_extract_all_leaves_out_what_still_runs_and_takes_each_ended_loop_once(
 
 @GIT.mark
 @pytest.mark.scenario("XTL-01", "XTL-06", "XTL-08")
+@pytest.mark.document_item(
+    "001.cli.extract.types", "001.extract.trigger.manual", "001.extract.rate", "001.extract.link"
+)
 def test_by_hand_the_types_that_are_asked_for_are_taken_and_the_files_of_others_stay(
     project: Path, taofold: Taofold
 ) -> None:
@@ -78,6 +82,7 @@ def test_by_hand_the_types_that_are_asked_for_are_taken_and_the_files_of_others_
 
 @GIT.mark
 @pytest.mark.scenario("XTL-30")
+@pytest.mark.document_item("001.inject.manual", "001.cli.inject.filters", "001.inject.logged")
 def test_an_open_loop_is_told_by_hand_and_reads_it_in_its_next_iteration(
     project: Path, taofold: Taofold
 ) -> None:

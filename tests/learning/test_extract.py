@@ -14,13 +14,16 @@ from .loops import BOUND, GUARD, attempt, fault, history
 
 
 @pytest.mark.scenario("XTL-01")
+@pytest.mark.document_item(
+    "001.extract.failures", "001.extract.fixes", "001.extract.signature", "001.example.extracted"
+)
 def test_an_error_and_the_fix_after_which_its_check_passed_are_a_pattern() -> None:
     failed = attempt(BOUND, after=(fault(),), iteration=2, kept=False)
     fixed = attempt(GUARD, iteration=3)
     (found,) = extract(history(failed, fixed), ("error",))
     assert isinstance(found.body, ErrorFix)
     signature, fix = found.body.signature, found.body.fix
-    assert (signature.type, signature.name) == ("ReferenceError", "AttributeError")
+    assert (signature.type, signature.name) == ("Other", "AttributeError")
     assert signature.pattern == "'NoneType' object has no attribute '.*'"
     assert signature.hints == ("*.py:address",)
     assert (fix.category, fix.language) == ("add_null_check", "python")
@@ -190,6 +193,7 @@ CHAIN = (
 )
 
 
+@pytest.mark.document_item("001.extract.category", "001.extract.steps", "001.extract.tools")
 def test_an_approach_is_a_chain_of_errors_with_the_edits_that_settled_them() -> None:
     (found,) = extract(history(*CHAIN), ("success",))
     assert isinstance(found.body, Approach)
@@ -211,6 +215,7 @@ def test_a_fix_is_described_by_its_lines() -> None:
     )
 
 
+@pytest.mark.document_item("001.key.extraction.rate")
 def test_a_loop_that_mostly_tried_in_vain_teaches_no_approach() -> None:
     vain = attempt(BOUND, before=CHAIN[1].before, after=CHAIN[1].before, iteration=2)
     tries = (CHAIN[0], vain, vain, CHAIN[1])
@@ -238,6 +243,7 @@ def stuck_with(*changes: FileChange) -> list[RepairAttempt]:
 
 
 @pytest.mark.scenario("XTL-04")
+@pytest.mark.document_item("001.extract.repeated")
 def test_an_error_that_stays_three_times_is_a_mistake_to_avoid_though_the_loop_failed() -> None:
     stuck = stuck_with(LOOKUP)
     (found,) = extract(history(*stuck, outcome="exhausted"), ("anti",))[:1]
@@ -273,6 +279,7 @@ def test_a_mistake_that_was_overcome_is_told_by_the_lesson_of_its_error() -> Non
     assert found.body.fix.vain == ("`if amount >= LIMIT:`",)
 
 
+@pytest.mark.document_item("001.extract.quality")
 def test_a_change_that_broke_what_passed_is_named() -> None:
     broken = fault(check="tests/test_b.py::test_b")
     down = attempt(GUARD, after=(fault(), broken), iteration=2)
@@ -306,6 +313,7 @@ def test_a_command_of_which_only_the_exit_code_is_known_gives_no_signature() -> 
     assert extract(history(attempt(GUARD, before=(silent,))), ("error", "template")) == ()
 
 
+@pytest.mark.document_item("001.extract.templates", "001.extract.languages")
 def test_new_code_is_a_template_and_an_exchange_of_signs_is_none() -> None:
     (found,) = extract(history(attempt(GUARD)), ("template",))
     assert isinstance(found.body, CodeTemplate)

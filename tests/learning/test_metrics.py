@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from taofold.learning.loops import LoopNote, LoopStats
-from taofold.learning.metrics import benefit, impact, improvement, measure
+from taofold.learning.metrics import Effect, benefit, impact, improvement, measure
 from taofold.learning.patterns.pattern import Arm
 from taofold.log.patterns.stores import memory_registry
 from tests.learning.make import ALWAYS, EXTRACT, NEVER, Clock, anti, case, error, looped
@@ -20,14 +20,14 @@ def arm(*iterations: int) -> Arm:
 
 
 @pytest.mark.scenario("XTL-16")
+@pytest.mark.document_item("001.metric.improvement")
 def test_the_example_of_the_seed() -> None:
     stats = LoopStats(shown=arm(3, 3, 3, 3, 4), held=arm(5, 5, 5, 5, 5, 5, 5, 5, 5, 6))
     found = benefit(stats)
-    assert found.improvement == 37.3
+    assert found.value == 37.3
     assert found.low is not None
     assert found.high is not None
     assert found.low < 37.3 < found.high
-    assert not found.enough, "five loops are too few"
 
 
 @pytest.mark.scenario("XTL-16")
@@ -41,7 +41,27 @@ def test_without_loops_to_compare_with_there_is_no_figure() -> None:
         found = measure([], stats, 0).as_json()["cross_loop_benefit"]
         assert found["improvement_percentage"] is None
         assert found["improvement_interval_95"] is None
-        assert found["n_too_small"] is True
+
+
+def test_the_first_pair_of_loops_has_an_effect_and_a_wide_interval() -> None:
+    first = benefit(LoopStats(shown=arm(3), held=arm(5)))
+    assert (first.value, first.shown, first.held) == (40.0, 1, 1)
+    assert first.low is not None
+    assert first.low < 0
+    assert first.high == 100.0, "more than all iterations cannot be saved"
+    more = benefit(LoopStats(shown=arm(*[3] * 50), held=arm(*[5] * 50)))
+    assert more.low is not None
+    assert more.high is not None
+    assert 0 < more.low < 40.0 < more.high < 60, "equal loops leave some doubt"
+
+
+def test_an_effect_as_text_has_its_interval_and_its_loops() -> None:
+    assert Effect(2, 3, 40.0, -5.0, 85.0).text("%") == (
+        "+40.0 % (95 %: -5.0 to +85.0; 2 with lessons, 3 control)"
+    )
+    assert Effect(4, 0).text("%") == "unknown (4 with lessons, 0 control)"
+    none = "no control, since control_share is 0 (4 with lessons, 0 control)"
+    assert Effect(4, 0).text("%", control=False) == none
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
@@ -57,6 +77,14 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
 
 
 @pytest.mark.scenario("XTL-33")
+@pytest.mark.document_item(
+    "001.metric.total",
+    "001.metric.types",
+    "001.metric.usage",
+    "001.metric.benefit",
+    "001.metric.updated",
+    "001.metric.control",
+)
 def test_the_numbers_add_up_and_have_the_seeds_names() -> None:
     async def main() -> None:
         registry = memory_registry(now=Clock())
@@ -98,19 +126,26 @@ def test_a_patterns_impact_compares_with_loops_kept_from_it() -> None:
     async def main() -> None:
         registry = memory_registry(now=Clock())
         (found,) = await registry.discover("loop-a", [error()], EXTRACT)
-        assert impact(await registry.show(found.id), await registry.stats()) == (None, 0, 0)
+        assert impact(await registry.show(found.id), await registry.stats()) == Effect(0, 0)
         await looped(registry, "held", case(), won=None, iterations=6, injection=NEVER)
         for n in range(2):
             await looped(registry, f"shown-{n}", case(), won=True, iterations=3 + 2 * n)
         pattern, stats = await registry.show(found.id), await registry.stats()
-        assert impact(pattern, stats) == (-2.0, 2, 1)
+        effect = impact(pattern, stats)
+        assert (effect.value, effect.shown, effect.held) == (-2.0, 2, 1)
+        assert effect.low is not None
+        assert effect.high is not None
+        assert effect.low < -2.0 < effect.high
 
     asyncio.run(main())
 
 
 def test_a_loops_improvement_names_what_it_stands_on() -> None:
     note = LoopNote("x", ended=1, iterations=4)
-    assert improvement(note, LoopStats(held=arm(6, 6))).as_json() == {
+    made = improvement(note, LoopStats(held=arm(6, 6))).as_json()
+    low, high = made.pop("improvement_interval_95")
+    assert low < 0 < 33.3 < high, "one loop against two proves nothing"
+    assert made == {
         "baseline_iterations": 6.0,
         "actual_iterations": 4,
         "improvement": "33.3%",

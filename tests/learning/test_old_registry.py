@@ -3,7 +3,6 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 from taofold.learning.events import STREAM
 from taofold.learning.patterns.kinds import ErrorFix
@@ -76,16 +75,7 @@ RELEASED = [
 ]
 """Every kind of event and of pattern, as release 2026-11 stored them."""
 EXPORTED = json.loads((DATA / "registry_2026_11.export.json").read_text())
-"""That release's export of the registry."""
-
-
-def unmarked(exported: dict[str, Any]) -> dict[str, Any]:
-    """Returns the export without the mark of claimed figures, which that release did not write."""
-    form = exported["patterns/error-patterns.json"]["error_patterns"]
-    assert [record["pattern_id"] for record in form if record["taofold"].pop("claimed", False)] == [
-        "pat-error-null-check-015"
-    ]
-    return {name: exported[name] for name in EXPORTED}
+"""The export of that registry in today's layout."""
 
 
 def test_every_kind_of_event_of_november_2026_is_read_and_folds_to_the_same_export() -> None:
@@ -95,7 +85,7 @@ def test_every_kind_of_event_of_november_2026_is_read_and_folds_to_the_same_expo
         registry = memory_registry(journal)
         assert await registry.faults() == []
         exported = await registry.export()
-        assert unmarked(exported) == EXPORTED
+        assert exported == EXPORTED
         rates = await registry.rates()
         assert rates.by_key["s0123456789ab"] == Rate(1.0, 0.25)
 
@@ -110,7 +100,7 @@ def test_a_file_of_november_2026_opens_and_goes_on(tmp_path: Path) -> None:
         await journal.close()
         registry = open_registry(path)
         exported = await registry.export()
-        assert unmarked(exported) == EXPORTED
+        assert exported == EXPORTED
         asked = case("Fix it", "'FR'", "KeyError", language="python")
         told = await registry.inject("new", asked, Injection(control_share=0.0))
         assert "pat-error-keyerror-missing-key-001" in told.ids

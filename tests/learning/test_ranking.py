@@ -33,6 +33,14 @@ FIXES = (
 
 @on_both
 @pytest.mark.scenario("XTL-09")
+@pytest.mark.document_item(
+    "001.capability.matching",
+    "001.inject.signatures",
+    "001.inject.effectiveness",
+    "001.inject.rank",
+    "001.inject.top",
+    "001.key.injection.top",
+)
 async def test_the_best_few_are_shown_in_order_and_none_twice(opener: Opener, clock: Clock) -> None:
     registry = opener()
     drafts, failing = several(FIXES)
@@ -52,6 +60,7 @@ async def test_the_best_few_are_shown_in_order_and_none_twice(opener: Opener, cl
 
 
 @on_both
+@pytest.mark.document_item("001.inject.duplicates")
 async def test_two_names_of_one_lesson_are_shown_once(opener: Opener, clock: Clock) -> None:
     registry = opener()
     await registry.discover("loop-a", [error()], APART)
@@ -84,6 +93,7 @@ async def test_where_none_is_expected_to_help_none_is_shown(opener: Opener, cloc
 
 @on_both
 @pytest.mark.scenario("XTL-10")
+@pytest.mark.document_item("001.inject.min-rate", "001.key.injection.rate", "001.trouble.reasons")
 async def test_a_low_rate_counts_only_after_enough_uses(opener: Opener, clock: Clock) -> None:
     registry = opener()
     (found,) = await registry.discover("loop-a", [error()], EXTRACT)
@@ -105,6 +115,7 @@ async def test_a_low_rate_counts_only_after_enough_uses(opener: Opener, clock: C
 
 @on_both
 @pytest.mark.scenario("XTL-11")
+@pytest.mark.document_item("001.inject.anti")
 async def test_anti_patterns_come_by_failure_rate_and_are_never_filtered(
     opener: Opener, clock: Clock
 ) -> None:
@@ -129,6 +140,14 @@ async def test_anti_patterns_come_by_failure_rate_and_are_never_filtered(
 
 @on_both
 @pytest.mark.scenario("XTL-12")
+@pytest.mark.document_item(
+    "001.key.injection.errors",
+    "001.key.injection.successes",
+    "001.key.injection.anti",
+    "001.key.injection.templates",
+    "001.trouble.reasons",
+    "001.inject.templates",
+)
 async def test_kinds_can_be_switched_off(opener: Opener, clock: Clock) -> None:
     registry = opener()
     about = case("Guard the validation of user names", "", language="python")
@@ -157,6 +176,7 @@ async def test_kinds_can_be_switched_off(opener: Opener, clock: Clock) -> None:
 
 @on_both
 @pytest.mark.scenario("XTL-13")
+@pytest.mark.document_item("001.inject.quicker")
 async def test_of_equal_approaches_the_quicker_comes_first(opener: Opener, clock: Clock) -> None:
     registry = opener()
     drafts = [
@@ -172,6 +192,7 @@ async def test_of_equal_approaches_the_quicker_comes_first(opener: Opener, clock
 
 @on_both
 @pytest.mark.scenario("XTL-25")
+@pytest.mark.document_item("001.capability.matching", "001.inject.embedding")
 async def test_generic_words_alone_bring_nothing(opener: Opener, clock: Clock) -> None:
     registry = opener()
     drafts = [

@@ -7,6 +7,8 @@ import pytest
 
 from taofold.core.errors import Refused
 from taofold.core.json_values import plain
+from taofold.learning.patterns.kinds import Avoidance, ErrorFix
+from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.registry import Query, Registry, UnknownPattern
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.log.journal import MemoryJournal
@@ -31,6 +33,7 @@ from tests.learning.make import (
 
 @on_both
 @pytest.mark.scenario("XTL-02")
+@pytest.mark.document_item("001.extract.once")
 async def test_the_same_loop_extracted_twice_changes_nothing(opener: Opener, clock: Clock) -> None:
     registry = opener()
     drafts = [error(), approach("Approach", "Fix types one file after another")]
@@ -48,6 +51,9 @@ async def test_the_same_loop_extracted_twice_changes_nothing(opener: Opener, clo
 
 @on_both
 @pytest.mark.scenario("XTL-03")
+@pytest.mark.document_item(
+    "001.extract.compare", "001.extract.duplicate", "001.key.extraction.merge"
+)
 async def test_a_pattern_seen_again_merges_and_another_stays(opener: Opener, clock: Clock) -> None:
     registry = opener()
     (one,) = await registry.discover("loop-a", [error(tags=("null",))], EXTRACT, by="ann")
@@ -67,6 +73,25 @@ async def test_a_pattern_seen_again_merges_and_another_stays(opener: Opener, clo
 
 
 @on_both
+async def test_patterns_of_other_kinds_do_not_hinder_a_merge(opener: Opener, clock: Clock) -> None:
+    registry = opener()
+    (one,) = await registry.discover("loop-a", [error()], EXTRACT)
+    near = error(pattern="Cannot read property '.*' of null value")
+    assert isinstance(near.body, ErrorFix)
+    # They name the same error, and share more words with it than the pattern of its own kind.
+    words = "if variable null, cannot read null value: add null check before property access"
+    for number in range(25):
+        approach = f"throw{number} new ValidationError message {words}, TypeError typescript"
+        body = Avoidance(approach, "repeated_same_error", signature=near.body.signature)
+        draft = Pattern("", near.name, body)
+        (mistake,) = await registry.discover(f"loop-{number}", [draft], APART)
+        assert mistake.new
+    (again,) = await registry.discover("loop-b", [near], EXTRACT)
+    assert (again.id, again.new) == (one.id, False)
+
+
+@on_both
+@pytest.mark.document_item("001.key.extraction.merge")
 async def test_without_merging_each_loop_has_its_own(opener: Opener, clock: Clock) -> None:
     registry = opener()
     await registry.discover("loop-a", [error()], APART)
@@ -76,6 +101,16 @@ async def test_without_merging_each_loop_has_its_own(opener: Opener, clock: Cloc
 
 @on_both
 @pytest.mark.scenario("XTL-14", "XTL-26")
+@pytest.mark.document_item(
+    "001.apply.usage",
+    "001.apply.success",
+    "001.apply.once",
+    "001.apply.trend",
+    "001.apply.source",
+    "001.apply.last-used",
+    "001.capability.loops",
+    "001.source.loop",
+)
 async def test_a_use_that_helped_counts_once_when_the_loop_ends(
     opener: Opener, clock: Clock
 ) -> None:
@@ -114,6 +149,7 @@ async def test_a_use_that_helped_counts_once_when_the_loop_ends(
 
 @on_both
 @pytest.mark.scenario("XTL-15")
+@pytest.mark.document_item("001.aggregate.rate")
 async def test_seventeen_of_eighteen_is_0_94(opener: Opener, clock: Clock) -> None:
     registry = opener()
     (found,) = await registry.discover("loop-0", [error()], EXTRACT)
@@ -128,6 +164,7 @@ async def test_seventeen_of_eighteen_is_0_94(opener: Opener, clock: Clock) -> No
 
 @on_both
 @pytest.mark.scenario("XTL-17")
+@pytest.mark.document_item("001.apply.shown")
 async def test_a_pattern_that_was_only_shown_keeps_its_counts(opener: Opener, clock: Clock) -> None:
     registry = opener()
     (found,) = await registry.discover("loop-a", [error()], EXTRACT)
@@ -180,6 +217,7 @@ async def test_a_person_may_add_to_a_running_loop(opener: Opener, clock: Clock) 
 
 
 @on_both
+@pytest.mark.document_item("001.key.injection.enabled")
 async def test_injection_that_is_switched_off_shows_and_notes_nothing(
     opener: Opener, clock: Clock
 ) -> None:
@@ -214,6 +252,7 @@ async def test_filters_hold_together(opener: Opener, clock: Clock) -> None:
 
 @on_both
 @pytest.mark.scenario("XTL-18", "XTL-19")
+@pytest.mark.document_item("001.cli.prune.rate", "001.practice.uses")
 async def test_pruning_archives_what_failed_after_enough_uses(opener: Opener, clock: Clock) -> None:
     registry = opener()
     (found,) = await registry.discover("loop-a", [error()], EXTRACT)
@@ -238,6 +277,7 @@ async def test_pruning_archives_what_failed_after_enough_uses(opener: Opener, cl
 
 @on_both
 @pytest.mark.scenario("XTL-20")
+@pytest.mark.document_item("001.cli.prune.age")
 async def test_pruning_archives_what_is_old_and_it_comes_back(opener: Opener, clock: Clock) -> None:
     registry = opener()
     (found,) = await registry.discover("loop-a", [error()], EXTRACT)
@@ -314,6 +354,7 @@ async def test_an_id_is_given_once_even_after_archiving(opener: Opener, clock: C
 
 
 @on_both
+@pytest.mark.document_item("001.key.extraction.templates")
 async def test_templates_are_taken_in_only_where_they_are_wanted(
     opener: Opener, clock: Clock
 ) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from taofold.files import read_config
 from taofold.files.config import ExtractionKeys, InjectionKeys, read_learning
-from taofold.learning.settings import Extraction, Injection, Learning
 
 WHOLE = """\
 model: other tools read this
@@ -34,18 +33,18 @@ ralph:
 
 
 @pytest.mark.scenario("XTL-29")
+@pytest.mark.document_item("001.key.files")
 def test_all_keys_of_the_seed_are_read_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "aiwg.yml").write_text(WHOLE)
     learning, faults = read_learning([tmp_path / "aiwg.yml", tmp_path / "none.yml"])
     assert faults == []
-    assert learning == Learning(
-        Extraction(False, False, 0.7, 5, False, False, 0.9),
-        Injection(False, 7, 0.5, 8, False, False, False, False),
-    )
-    for keys, values in ((ExtractionKeys, Extraction()), (InjectionKeys, Injection())):
-        assert {*keys.model_fields} == {*values.__struct_fields__}
-        for name, field in keys.model_fields.items():
-            assert field.default == getattr(values, name), "the defaults agree"
+    assert learning is not None
+    assert [*learning.extraction.model_dump().values()] == [
+        *(False, False, 0.7, 5, False, False, 0.9, False),
+    ]
+    assert [*learning.injection.model_dump().values()] == [
+        *(False, 7, 0.5, 8, False, False, False, False, 0.15, False),
+    ]
     assert len(ExtractionKeys.model_fields) + len(InjectionKeys.model_fields) == 15 + 3
 
 
@@ -63,15 +62,14 @@ def test_flags_beat_the_environment_and_that_the_nearer_file(tmp_path: Path) -> 
         "TAOFOLD_MODEL": "x",
     }
 
-    def top(*, variables: dict[str, str], flags: dict[str, object]) -> int:
-        learning, faults = read_learning([far, near], variables, flags)
+    def top(variables: dict[str, str]) -> int:
+        learning, faults = read_learning([far, near], variables)
         assert learning is not None, faults
         assert learning.injection.min_success_rate == 0.1, "key by key"
         return learning.injection.top_k_patterns
 
-    assert top(variables={}, flags={}) == 2
-    assert top(variables=environment, flags={}) == 3
-    assert top(variables=environment, flags={"injection.top_k_patterns": 4}) == 4
+    assert top({}) == 2
+    assert top(environment) == 3
     learning, _ = read_learning([], environment)
     assert learning is not None
     assert not learning.injection.include_anti_patterns
@@ -107,17 +105,16 @@ def test_what_is_wrong_is_told_with_its_path(
     assert said in fault.text
 
 
-def test_a_wrong_variable_or_flag_is_told() -> None:
+def test_a_wrong_variable_is_told() -> None:
     environment = {
         "TAOFOLD_LEARNING_INJECTION_TOP_K": "3",
         "TAOFOLD_LEARNING_INJECTION_MIN_SUCCESS_RATE": "high",
     }
-    learning, faults = read_learning([], environment, {"injection.top_k_patterns": -1})
+    learning, faults = read_learning([], environment)
     assert learning is None
     assert [fault.source for fault in faults] == [
         "TAOFOLD_LEARNING_INJECTION_MIN_SUCCESS_RATE",
         "TAOFOLD_LEARNING_INJECTION_TOP_K",
-        "injection.top_k_patterns",
     ]
     assert "did you mean" in faults[1].text
 

@@ -17,6 +17,7 @@ from .make import ALWAYS, APART, EXTRACT, case, error, looped, several
 
 
 @pytest.mark.scenario("XTL-29")
+@pytest.mark.document_item("001.extract.merge", "001.key.extraction.similarity")
 def test_patterns_merge_above_the_similarity_threshold_and_not_at_it() -> None:
     one = error(diff="-return user.name\n+return user and user.name")
     other = error("Null again", diff="-return item.size\n+return item and item.size and 1")
@@ -36,6 +37,7 @@ def test_patterns_merge_above_the_similarity_threshold_and_not_at_it() -> None:
 
 @pytest.mark.scenario("XTL-29")
 @pytest.mark.parametrize(("uses", "told"), [(2, False), (3, True)])
+@pytest.mark.document_item("001.key.extraction.uses")
 def test_a_rate_is_judged_after_so_many_uses(uses: int, told: bool) -> None:
     """One discovery and one failure: two uses, half of them successful."""
 
@@ -53,6 +55,7 @@ def test_a_rate_is_judged_after_so_many_uses(uses: int, told: bool) -> None:
 @pytest.mark.parametrize(
     ("top", "most", "shown"), [(3, 10, 3), (9, 4, 4), (5, 10, 5), (50, 10, 10)]
 )
+@pytest.mark.document_item("001.key.injection.top", "001.key.injection.most")
 def test_the_smaller_of_two_limits_says_how_many_are_shown(top: int, most: int, shown: int) -> None:
     async def story() -> int:
         registry = memory_registry()
@@ -65,6 +68,7 @@ def test_the_smaller_of_two_limits_says_how_many_are_shown(top: int, most: int, 
 
 
 @pytest.mark.scenario("XTL-08")
+@pytest.mark.document_item("001.key.extraction.auto")
 def test_without_automatic_extraction_a_loop_that_ends_writes_nothing() -> None:
     class Nothing:
         async def records(self, run: str) -> tuple[()]:

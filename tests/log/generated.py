@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from taofold.core import events as e
-from taofold.core.state import fold
+from taofold.core.state import ENDED, fold
 from taofold.core.values import FINISH, THOUGHT_TYPES, Action, Observation, Thought, Usage
 
 NASTY = [
@@ -93,11 +93,12 @@ def runs(draw) -> list[e.Record]:
             if fate != "cut":
                 put(e.Observed(key=key, index=index, observation=draw(observations)))
     if draw(st.booleans()):
+        status = draw(st.sampled_from(sorted(ENDED)))
         put(
             e.RunFinished(
-                status=draw(text),
+                status=status,
                 stop_reason=draw(text),
-                success=draw(st.booleans()),
+                success=status == "finished" and draw(st.booleans()),
                 output=draw(json),
                 error=draw(text),
             )

@@ -15,6 +15,7 @@ from taofold.core.events import Record
 from taofold.core.state import ENDED
 from taofold.log.log import Claim, RunRow, Signal
 from taofold.log.memory import MemoryLog
+from taofold.log.spending import Charge, charges
 from taofold.log.sqlite.log import SqliteLog
 from taofold.testing.log_conformance import (
     Broken,
@@ -262,6 +263,31 @@ class Leaking(MemoryLog):
         return await super().create(row, **named)
 
 
+class Recounting(MemoryLog):
+    """Mutant: counts the replies that a run is registered with."""
+
+    async def create(self, row: RunRow, *, records: Sequence[Record] = (), **named: Any) -> Claim:
+        claim = await super().create(row, records=records, **named)
+        for cost in charges(records):
+            self._charge(row, cost)
+        return claim
+
+
+class Refunding(MemoryLog):
+    """Mutant: gives back what a deleted run has spent."""
+
+    async def delete(self, run: str) -> None:
+        await super().delete(run)
+        self._spend.clear()
+
+
+class Founding(MemoryLog):
+    """Mutant: charges the agent with which the run began."""
+
+    def _charge(self, row: RunRow, charge: Charge) -> None:
+        super()._charge(row, charge._replace(agent=""))
+
+
 ATTEMPTS = 20
 """Races that a conforming log would always pass."""
 RACES = {"c32", "c33", "c34", "c35"}
@@ -294,6 +320,9 @@ def starting(mutant: type[Any], folder: Path) -> Any:
         (Restless, records.c10_if_quiet_writes_nothing_while_messages_wait),
         (Halving, records.c06_a_refused_append_leaves_nothing_behind),
         (Hoarding, records.c16_a_blob_stays_while_a_run_speaks_of_it),
+        (Recounting, records.c38_appended_replies_are_spent_and_registered_ones_are_not),
+        (Refunding, records.c38_appended_replies_are_spent_and_registered_ones_are_not),
+        (Founding, records.c39_replies_are_charged_to_the_active_agent),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -4,7 +4,6 @@ Mutants: no note before a checkpoint, or none removed after it; no checkpoint af
 `copy_to` that copies the file and not the database; a log that keeps the note of a killed process.
 """
 
-import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator
@@ -36,22 +35,20 @@ async def writing(path: Path, run: str = "r") -> AsyncGenerator[SqliteLog]:
         await log.close()
 
 
-async def folded(path: Path) -> Path:
+async def folded(log: SqliteLog, path: Path) -> Path:
     """A copy of the database alone, made once its first checkpoint is over."""
     copy = path.with_name("copy.db")
-    for _ in range(500):
-        if path.stat().st_size > 4096:
-            break
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)
+    # The thread of the log may answer the first while the checkpoint is still due.
+    for _ in range(2):
+        await log._file.settle()
     shutil.copyfile(path, copy)
     return copy
 
 
 async def test_a_copy_without_its_wal_is_refused_and_says_why(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    async with writing(path):
-        copy = await folded(path)
+    async with writing(path) as log:
+        copy = await folded(log, path)
     shutil.copyfile(copy, path)  # the same file, so that it counts as this user's
     assert lacks_records(path)
     assert faults_in(path) == ["it was copied while it was in use, without runs.db-wal"]
@@ -75,17 +72,17 @@ async def test_a_log_that_was_closed_is_complete_in_one_file(tmp_path: Path) -> 
 async def test_a_link_to_a_log_in_use_is_no_copy(tmp_path: Path) -> None:
     path, link = tmp_path / "runs.db", tmp_path / "link.db"
     link.symlink_to(path)
-    async with writing(path):
-        await folded(path)
+    async with writing(path) as log:
+        await folded(log, path)
         assert not lacks_records(link)
 
 
 async def test_a_log_whose_first_process_has_closed_it_is_still_in_use(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    async with writing(path, "a"):
+    async with writing(path, "a") as log:
         async with writing(path, "b"):
             pass
-        copy = await folded(path)
+        copy = await folded(log, path)
     assert lacks_records(copy)
 
 

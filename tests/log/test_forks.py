@@ -76,7 +76,7 @@ def test_a_forked_process_is_refused_the_logs_of_its_parent_and_does_not_hang(
         start_new_session=True,
     )
     try:
-        output, errors = worker.communicate(timeout=20)
+        output, errors = worker.communicate(timeout=180)
     except subprocess.TimeoutExpired:
         os.killpg(worker.pid, signal.SIGKILL)
         output, errors = worker.communicate()

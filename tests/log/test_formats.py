@@ -1,17 +1,18 @@
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from taofold.core import events as e
 from taofold.core.checklist import check
 from taofold.core.errors import ConfigError
 from taofold.core.metrics import measure
-from taofold.core.rules import recorded_violations, violations
+from taofold.core.rules import recorded_violations
 from taofold.core.state import fold
 from taofold.core.trace import turns
 from taofold.core.values import FINISH, Action, Observation, Thought, Usage
 from taofold.log.formats.export import FORMATS, export, read
+from tests.core.judging import violations
 from tests.log.generated import runs
 
 many = settings(
@@ -65,6 +66,17 @@ def test_tao_yaml_gives_back_every_field_of_every_triplet(records):
 
 @many
 @given(runs())
+def test_tao_iterations_give_back_every_field_of_every_triplet(records):
+    text = export(records, "tao-iteration")
+    assume(text)
+    again = read(text, "tao-iteration")
+    assert tao(again)[0] == tao(records)[0]
+    assert export(again, "tao-iteration") == text
+    assert read(text, "tao-yaml") == again
+
+
+@many
+@given(runs())
 def test_react_json_gives_back_what_it_can_say(records):
     text = export(records, "react-json")
     again = read(text, "react-json")
@@ -80,7 +92,10 @@ def test_react_json_gives_back_what_it_can_say(records):
 @many
 @given(runs(), st.sampled_from(FORMATS))
 def test_imported_runs_can_be_checked_and_measured(records, form):
-    again = read(export(records, form), form, run="copy")
+    text = export(records, form)
+    # A run without a turn has no `tao_iteration`.
+    assume(text)
+    again = read(text, form, run="copy")
     assert {record.run for record in again} == {"copy"}
     assert [record.seq for record in again] == list(range(len(again)))
     measure(again)
@@ -104,6 +119,7 @@ def test_any_other_text_is_a_clear_error(text, form):
 def test_a_damaged_export_is_read_or_refused_but_never_crashes(records, data):
     form = data.draw(st.sampled_from(FORMATS))
     text = export(records, form)
+    assume(text)
     at = data.draw(st.integers(0, len(text) - 1))
     damaged = (
         text[:at]
@@ -116,7 +132,9 @@ def test_a_damaged_export_is_read_or_refused_but_never_crashes(records, data):
 
 def test_an_unknown_format_is_refused_with_the_known_ones():
     for call in (lambda: export([], "xml"), lambda: read("", "xml")):
-        with pytest.raises(ConfigError, match=r"'xml'.*ndjson, tao-yaml, react-json"):
+        with pytest.raises(
+            ConfigError, match=r"'xml'.*ndjson, tao-yaml, tao-iteration, react-json"
+        ):
             call()
 
 
@@ -215,6 +233,25 @@ def test_the_seeds_pseudo_tool_closes_the_trace_and_is_not_added_again():
     )
     (only,) = fold(read(trace, "react-json")).steps
     assert only.actions[0].tool == FINISH
+
+
+def test_an_entry_without_an_action_or_an_observation_is_a_broken_triplet():
+    whole = {"thought": "w", "action": "read", "action_input": {"path": "a"}, "observation": None}
+    entries = [
+        whole,
+        {"thought": "only this"},
+        {"thought": "t", "action": "read", "action_input": {"path": "b"}},
+        {"thought": "t", "observation": "from nowhere"},
+    ]
+    records = read(msgspec.json.encode({"steps": entries}).decode(), "react-json")
+    (item,) = [item for item in check(records) if item.name == "complete_triplets"]
+    assert item.steps == (2, 3, 4)
+    assert ("R3", (4,)) in {(v.rule, v.steps) for v in violations(records)}
+    measured = measure(records)
+    assert (measured.iterations_count, measured.observation_success_rate) == (1, 100.0)
+    kept = msgspec.json.decode(export(records, "react-json"))["steps"]
+    assert kept == [{"step": 1, **whole}]
+    assert "from nowhere" in export(records, "tao-yaml")
 
 
 def test_a_trace_without_an_answer_is_not_finished():

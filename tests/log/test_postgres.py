@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -155,7 +155,7 @@ def test_reads_and_writes_wait_for_a_server_that_restarts() -> None:
     server = postgres.Server(postgres.server().binaries, safe=True)
 
     async def main() -> None:
-        log = CertainLog(PostgresLog(server.url()))
+        log = CertainLog(PostgresLog(server.url(), wait_s=180))
         runs = [f"r{number}" for number in range(8)]
         for run in runs:
             await log.create(RunRow(run, "running"), owner="me")
@@ -221,7 +221,7 @@ def test_others_hear_of_statuses_and_messages_and_not_of_events(url: str) -> Non
 
         def wait_for(run: str) -> None:
             with new:
-                assert new.wait_for(lambda: run in heard, 10), heard
+                assert new.wait_for(lambda: run in heard, 180), heard
                 heard.clear()
 
         stop = two.on_change(listen)
@@ -292,15 +292,15 @@ def freeze(server: postgres.Server) -> Callable[[], None]:
     main = server._process.pid
     children = subprocess.run(["pgrep", "-P", str(main)], capture_output=True, text=True).stdout
     everybody = [main, *map(int, children.split())]
-    for process in everybody:
-        os.kill(process, signal.SIGSTOP)
 
-    def thaw() -> None:
+    def send(what: signal.Signals) -> None:
         for process in everybody:
+            # A child may have ended since: PostgreSQL starts workers of its own.
             with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGCONT)
+                os.kill(process, what)
 
-    return thaw
+    send(signal.SIGSTOP)
+    return lambda: send(signal.SIGCONT)
 
 
 @pytest.fixture
@@ -313,20 +313,20 @@ def own() -> Iterator[postgres.Server]:
 
 def test_a_server_that_stops_answering_is_given_up_and_asked_again(own: postgres.Server) -> None:
     """Mutant: the client never closes the connection."""
-    database = Database(own.url(), wait_s=20, answer_s=0.5)
+    database = Database(own.url(), wait_s=180, answer_s=3)
     log = PostgresLog(database)
 
     async def main() -> None:
         await log.create(RunRow(RUN, "running"), owner="me", lease_ms=LONG_MS)
         await log.append(RUN, 1, updates(RUN, 0, 1))
         thaw = freeze(own)
-        threading.Timer(2, thaw).start()
-        async with asyncio.timeout(20):
+        threading.Timer(5, thaw).start()
+        async with asyncio.timeout(180):
             assert (await log.row(RUN)).status == "running"
         thaw = freeze(own)
         try:
             with pytest.raises(OutcomeUnknown):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(180):
                     await log.append(RUN, 1, updates(RUN, 1, 1))
         finally:
             thaw()
@@ -350,7 +350,7 @@ def test_a_lease_is_renewed_by_a_new_connection_when_the_old_ones_are_dead(
             proxy.swallow()
             hung = [asyncio.create_task(log.row(RUN)) for _ in range(2)]
             await asyncio.sleep(0.1)  # now the pool has no free connection
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(180):
                 assert await asyncio.to_thread(log.renew, "me", [RUN], LONG_MS) == {RUN}
             proxy.break_all()
             await asyncio.gather(*hung)
@@ -359,17 +359,52 @@ def test_a_lease_is_renewed_by_a_new_connection_when_the_old_ones_are_dead(
         asyncio.run(main())
 
 
-def test_closing_waits_for_what_other_threads_asked(url: str) -> None:
+LOCK = 51
+BLOCKED = f"select 1 from pg_advisory_xact_lock_shared({LOCK})"
+"""A statement that waits until `blocked` ends."""
+
+
+@contextmanager
+def blocked(url: str) -> Iterator[Callable[[], int]]:
+    """Holds a lock. Yields a function that counts the statements which wait for it."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"select pg_advisory_lock({LOCK})".encode())
+
+        def waiting() -> int:
+            found = db.execute("select count(*) from pg_locks where not granted and objid = 51")
+            return int(found.fetchall()[0][0])
+
+        yield waiting
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 180
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_closing_waits_for_what_other_threads_asked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sign of life under way when its log is closed must end, or no lease is renewed again."""
+    monkeypatch.setattr("taofold.log.postgres.database._LOCK_MS", 300_000)
     log = PostgresLog(url)
     log.database.open()
     found: list[Any] = []
-    slow = log.database.fetch("select 1 from pg_sleep(1)")
+    slow = log.database.fetch(BLOCKED)
     thread = threading.Thread(target=lambda: found.append(asyncio.run(slow)), daemon=True)
-    thread.start()
-    time.sleep(0.3)
-    log.database.close()
-    thread.join(20)
+    closing = threading.Thread(target=log.database.close, daemon=True)
+    with blocked(url) as waiting:
+        thread.start()
+        until(lambda: waiting() == 1)
+        closing.start()
+        closing.join(0.3)
+        assert closing.is_alive()
+    closing.join(180)
+    thread.join(180)
     assert found == [[(1,)]]
 
 
@@ -442,17 +477,23 @@ def test_lacking_rights_are_said() -> None:
     asyncio.run(log.delete(RUN))
 
 
-def test_an_exhausted_pool_is_said_and_passes(url: str) -> None:
+def test_an_exhausted_pool_is_said_and_passes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taofold.log.postgres.database._LOCK_MS", 300_000)
+
     async def main() -> None:
-        log = PostgresLog(f"{url}&pool_max=2", wait_s=0.3)
+        log = PostgresLog(f"{url}&pool_max=2")
         await log.create(RunRow(RUN, "running"))
-        slow = [asyncio.create_task(log.database.fetch("select pg_sleep(1.5)")) for _ in range(2)]
-        await asyncio.sleep(0.1)
-        with pytest.raises(LogError, match="all 2 connections"):
-            await log.row(RUN)
-        # The owner of a run does not need the pool.
-        assert await log.append(RUN, 0, updates(RUN, 0, 1))
+        with blocked(url) as waiting:
+            slow = [asyncio.create_task(log.database.fetch(BLOCKED)) for _ in range(2)]
+            await asyncio.to_thread(until, lambda: waiting() == 2)
+            # Not before: a connection may take longer than this on a busy machine.
+            log.database._wait_s = 0.3
+            with pytest.raises(LogError, match="all 2 connections"):
+                await log.row(RUN)
+            # The owner of a run does not need the pool.
+            assert await log.append(RUN, 0, updates(RUN, 0, 1))
         await asyncio.gather(*slow)
+        log.database._wait_s = 180
         assert (await log.row(RUN)).events == 1
         await log.close()
 
@@ -462,29 +503,24 @@ def test_an_exhausted_pool_is_said_and_passes(url: str) -> None:
 def test_a_row_that_somebody_locks_holds_up_nobody_else(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taofold.log.postgres.database._LOCK_MS", 300)
+    import psycopg
+
+    monkeypatch.setattr("taofold.log.postgres.database._LOCK_MS", 1000)
 
     async def main() -> None:
-        log, other = PostgresLog(url), Database(url)
+        log = PostgresLog(url)
         for run in ("locked", "free"):
             await log.create(RunRow(run, "running"), owner="me")
-        hold = asyncio.create_task(
-            other.fetch(
-                "select pg_sleep(3) from (select from taofold_runs where run = %b for update) r",
-                (b"locked",),
-            )
-        )
-        await asyncio.sleep(0.3)
-        both = [log.append(run, 1, updates(run, 0, 1)) for run in ("locked", "free")]
-        locked, free = await asyncio.gather(*both, return_exceptions=True)
+        with psycopg.connect(url) as other:
+            other.execute("select from taofold_runs where run = %b for update", (b"locked",))
+            both = [log.append(run, 1, updates(run, 0, 1)) for run in ("locked", "free")]
+            locked, free = await asyncio.gather(*both, return_exceptions=True)
         assert free is True
         assert isinstance(locked, LogError)
         assert "locked" in str(locked)
         assert "Nothing of this write was saved" in str(locked)
-        await hold
         assert await log.append("locked", 1, updates("locked", 0, 1))
         await log.close()
-        await asyncio.to_thread(other.close)
 
     asyncio.run(main())
 
@@ -563,7 +599,7 @@ def test_a_forked_process_connects_anew(url: str) -> None:
     said: Any = context.Queue()
     child = context.Process(target=_in_child, args=(log, said))
     child.start()
-    assert said.get(timeout=30) == 1
+    assert said.get(timeout=180) == 1
     child.join()
     assert asyncio.run(seqs(log)) == []
     asyncio.run(log.close())
@@ -716,9 +752,10 @@ def test_questions_wait_for_a_server_that_restarts_and_are_answered() -> None:
 
     async def main() -> None:
         url = server.url()
-        hasty, log = PostgresLog(url, wait_s=0.3), PostgresLog(url)
+        hasty, log = PostgresLog(url), PostgresLog(url, wait_s=180)
         await log.create(RunRow(RUN, "running"))
         await hasty.row(RUN)
+        hasty.database._wait_s = 0.3
         server.stop()
         with pytest.raises(LogError):
             await asyncio.gather(hasty.inbox(RUN), hasty.inbox(RUN))
@@ -736,7 +773,7 @@ def test_questions_wait_for_a_server_that_restarts_and_are_answered() -> None:
 
 
 def _opens(url: str, barrier: Any, said: Any) -> None:
-    barrier.wait(60)
+    barrier.wait(180)
     try:
         PostgresLog(url).open()
         said.put("")
@@ -750,6 +787,6 @@ def test_several_processes_may_be_the_first(url: str) -> None:
     processes = [context.Process(target=_opens, args=(url, barrier, said)) for _ in range(4)]
     for process in processes:
         process.start()
-    assert [said.get(timeout=60) for _ in processes] == [""] * 4
+    assert [said.get(timeout=180) for _ in processes] == [""] * 4
     for process in processes:
         process.join()

@@ -28,6 +28,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 
 
 @pytest.mark.scenario("XTL-23")
+@pytest.mark.document_item("001.concurrent.processes")
 def test_two_processes_that_use_one_pattern_are_both_counted(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
@@ -65,6 +66,6 @@ def test_two_processes_that_use_one_pattern_are_both_counted(tmp_path: Path) -> 
         assert worker.stdin is not None
         worker.stdin.write("go\n")
         worker.stdin.flush()
-    assert [worker.communicate(timeout=120)[0] for worker in workers] == ["", ""]
+    assert [worker.communicate(timeout=300)[0] for worker in workers] == ["", ""]
     assert [worker.returncode for worker in workers] == [0, 0]
     asyncio.run(end(identity))

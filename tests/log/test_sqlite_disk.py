@@ -15,6 +15,7 @@ from taofold.core.errors import Conflict, LogError
 from taofold.core.events import Decided, Event, Observed, Proposed, Record, Replied, Started
 from taofold.core.values import Action, Observation, Thought, Usage
 from taofold.log.log import RunRow, Signal
+from taofold.log.sqlite.file import FOLD_AFTER
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.sqlite.open import checkpoint, open_for_writing
 
@@ -53,7 +54,8 @@ def test_bytes_per_step_do_not_grow(tmp_path: Path) -> None:
 
     short, long, longer = (asyncio.run(size(steps)) for steps in (100, 400, 800))
     assert longer <= long <= short
-    assert long <= 800
+    # With the hash of each record, of 32 bytes.
+    assert long <= 1000
 
 
 def test_an_append_to_disk_returns_only_after_a_sync_that_saw_it(tmp_path: Path) -> None:
@@ -88,7 +90,7 @@ def test_many_agents_share_a_sync_and_none_blocks_the_loop(tmp_path: Path) -> No
         def sync(descriptor: int) -> None:
             syncs.append(descriptor)
             begun.set()
-            go.wait(10)
+            go.wait(180)
 
         log = SqliteLog(tmp_path / "log.db", sync=sync)
         for number in range(40):
@@ -104,7 +106,7 @@ def test_many_agents_share_a_sync_and_none_blocks_the_loop(tmp_path: Path) -> No
         stale = log.append("r0", 9, [Record("r0", 1, 1, started)], disk=True)
         with pytest.raises(Conflict):
             await stale
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 180)
         quick = [Record("r0", 1, 1, started)]
         assert await log.append("r0", 1, quick), "others write while the disk is busy"
         go.set()
@@ -174,8 +176,12 @@ def test_the_wal_file_stays_small_while_a_log_is_written(tmp_path: Path) -> None
         log = await opened(path)
         for number in range(8000):
             await log.append("r", 1, step(number))
-        # 8 MB is usual. On a busy machine the checkpoint thread runs later; without it the file has
-        # 30 MB.
+            if number % 1000 == 999:
+                # On a busy machine the thread of the checkpoints may run late.
+                async with asyncio.timeout(180):
+                    while log._file._behind > FOLD_AFTER:  # noqa: ASYNC110 - a thread
+                        await asyncio.sleep(0.001)
+        # 8 MB is usual. Without checkpoints the file has 30 MB.
         assert Path(f"{path}-wal").stat().st_size < 22_000_000
         await log.close()
 

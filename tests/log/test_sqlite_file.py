@@ -342,7 +342,7 @@ def test_a_check_names_what_is_wrong(path: Path, tmp_path: Path) -> None:
         path,
         "delete from events where id & 4294967295 = 3",
         "update events set body = '{}' where id & 4294967295 = 7",
-        "insert into events(id, at, body) values(99 << 32, 1, '{}')",
+        "insert into events(id, at, body, link) values(99 << 32, 1, '{}', x'')",
         "insert into refs values('d1', 1)",
     )
     lines = faults_in(path)

@@ -47,7 +47,7 @@ def test_processes_on_one_file_lose_nothing(tmp_path: Path) -> None:
     run(create(path, "a", "b", "c"))
     workers = [start(path, name, 150) for name in ("a", "b", "c")]
     for worker in workers:
-        _, errors = worker.communicate(timeout=60)
+        _, errors = worker.communicate(timeout=180)
         assert (worker.returncode, errors) == (0, "")
     for name in ("a", "b", "c"):
         assert run(seqs(path, name)) == list(range(450))
@@ -96,7 +96,7 @@ def test_processes_on_one_run_take_turns_and_write_each_record_once(tmp_path: Pa
     workers = [start(path, "a", 60) for _ in range(3)]
     printed: list[str] = []
     for worker in workers:
-        output, errors = worker.communicate(timeout=60)
+        output, errors = worker.communicate(timeout=180)
         assert (worker.returncode, errors) == (0, "")
         printed += output.split()
     written = sorted(int(line) for line in printed if line != "conflict")
@@ -110,7 +110,7 @@ def read_until_killed(worker: subprocess.Popen[str], lines: int) -> int:
     for _ in range(lines):
         last = int(worker.stdout.readline())
     worker.send_signal(signal.SIGKILL)
-    rest, _ = worker.communicate(timeout=60)
+    rest, _ = worker.communicate(timeout=180)
     complete = [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
     return int(complete[-1]) if complete else last
 
@@ -133,6 +133,6 @@ def test_a_log_whose_writer_was_killed_can_be_opened_by_two_at_once(tmp_path: Pa
     read_until_killed(start(path, "a", 100_000), 50)
     workers = [start(path, name, 20) for name in ("a", "b")]
     for worker in workers:
-        _, errors = worker.communicate(timeout=60)
+        _, errors = worker.communicate(timeout=180)
         assert (worker.returncode, errors) == (0, "")
     assert len(run(seqs(path, "b"))) == 60

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from difflib import unified_diff
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from taofold.agent import Agent
@@ -17,7 +18,7 @@ from taofold.loop import events as loop_events
 from taofold.loop.driver import LoopDependencies
 from taofold.loop.environment import Judged, Settled
 from taofold.loop.state import LoopState, fold
-from taofold.loop.values import Learnt, Left, Lessons, LoopLimits, LoopRequest, Spent
+from taofold.loop.values import Learnt, Left, Lessons, LoopLimits, LoopRequest, LoopSpending
 from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools.files import file_tools
@@ -155,6 +156,27 @@ class Folder:
         now = self._now()
         return {p: sha256(now[p].encode()).hexdigest() if p in now else "" for p in paths}
 
+    async def composed(
+        self, base: str, source: str, paths: Sequence[str], texts: Mapping[str, str]
+    ) -> str:
+        files = dict(self.kept[base])
+        for path in paths:
+            text = texts.get(path, self.kept[source].get(path))
+            files.pop(path, None)
+            if text is not None:
+                files[path] = text
+        name = sha256(json.dumps(dict(sorted(files.items()))).encode()).hexdigest()[:12]
+        self.kept[name] = files
+        return name
+
+    async def trial(self, snapshot: str, seconds: float) -> Verdict:
+        self.log.append("trial")
+        with TemporaryDirectory() as folder:
+            for path, text in self.kept[snapshot].items():
+                (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
+                (Path(folder) / path).write_text(text)
+            return self.judging(Path(folder))
+
     async def text(self, snapshot: str, path: str) -> str | None:
         return self.kept[snapshot].get(path)
 
@@ -272,7 +294,7 @@ def iteration(number: int, judged: Verdict, **more: Any) -> list[loop_events.Loo
     given: dict[str, Any] = {
         "number": number, "run": f"x.{number}", "verdict": judged, "snapshot": f"s{number}",
         "status": "finished", "said": "I repair the parser of invoices",
-        "spent": Spent(steps=1), **more,
+        "spent": LoopSpending(steps=1), **more,
     }  # fmt: skip
     return [
         loop_events.IterationStarted(number=number, run=f"x.{number}", before=f"s{number - 1}"),

@@ -10,10 +10,11 @@ import pytest
 
 from taofold.cli import options
 from taofold.cli.output import invocation
+from taofold.learning.exchange.layout import loop_id
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.tools.containment import why_not
 from tests.prerequisites import GIT
-from tests.terminal import Started, Taofold, until
+from tests.terminal import PATIENCE, Started, Taofold, until
 
 from .conftest import GATE
 
@@ -98,18 +99,17 @@ def test_a_loop_fixes_the_project_and_everything_can_be_looked_at(
     assert machine["status"] == "completed"
     assert machine["gates"][0]["passed"]
 
-    path = Path(taofold("loops", "export", "-o", str(tmp_path / "out")).out.strip())
-    assert path == tmp_path / "out" / "loops" / "mine" / "state.json"
-    state = json.loads(path.read_text())
+    files = taofold("loops", "export", "-o", str(tmp_path / "out")).out.splitlines()
+    home = tmp_path / "out" / "loops" / loop_id("mine")
+    assert {Path(file) for file in files} >= {home / "state.json", tmp_path / "out/registry.json"}
+    state = json.loads((home / "state.json").read_text())
     learning = state["cross_loop_learning"]
     assert set(learning) >= {"injected_patterns", "extracted_patterns", "improvement_estimate"}
-    assert set(learning["improvement_estimate"]) == {
-        "baseline_iterations", "actual_iterations", "improvement", "n"
-    }  # fmt: skip
     assert learning["improvement_estimate"]["actual_iterations"] == 2
-    tried = state["debug_memory"]["executions"]
-    assert [one["attempt"] for one in tried] == [0, 1, 2]
-    assert tried[0]["failures"][0]["test"].endswith("::test_double")
+    memory = json.loads((home / "debug-memory" / "session.json").read_text())
+    tried = memory["executions"]
+    assert [one["attempt"] for one in tried] == [1, 2, 3]
+    assert tried[0]["failures"][0]["test_name"].endswith("::test_double")
     assert len(tried[0]["analysis"]["root_cause"]) >= 20
     assert [one["fix_applied"]["verification"] for one in tried[:2]] == ["failed", "passed"]
     assert tried[0]["code_hash"] != tried[1]["code_hash"]
@@ -265,7 +265,7 @@ def test_a_killed_loop_is_found_crashed_and_goes_on(
     assert code == 1
     assert "driven by process" in err
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE)
     told = taofold("loops", "status").out
     assert "x: crashed (the process that drove it is gone)" in told
     (signs / "go").touch()
@@ -282,7 +282,7 @@ def test_a_loop_killed_inside_an_action_asks_whether_it_happened_and_says_how_to
     signs = project / ".taofold"
     until(lambda: (signs / "waiting").exists(), process)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     code, out, err = taofold("loops", "resume", "--approve", "wait")
     assert (code, out) == (3, "x: paused, awaiting_approval\n")
     [asked] = json.loads(taofold("approvals", "list", "--json").out)
@@ -306,7 +306,7 @@ def test_aborting_a_running_loop_stops_its_process_and_reverts(
     code, out, err = taofold("loops", "abort", "--revert", "--yes")
     assert code == 0, err
     assert "x: aborted" in out
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "aborted by local" in err
     assert (project / "calc.py").read_text() == before

@@ -7,7 +7,7 @@ from taofold.loop import events as loop_events
 from taofold.loop.course import detect
 from taofold.loop.decisions import Close, Iterate, Wait, decide
 from taofold.loop.iteration import goal
-from taofold.loop.values import Spent
+from taofold.loop.values import LoopSpending
 from taofold.loop.verdict import GateResult, Verdict
 
 from .kit import GATE, begun, iteration, scored, state_after, verdict
@@ -186,7 +186,7 @@ def test_a_plateau_of_iterations_that_were_cut_off_names_the_limit() -> None:
     for reason, named in (("max_steps", True), ("final_answer", False)):
         events = begun(0.5)
         for n in range(1, 7):
-            more = {"stop_reason": reason, "spent": Spent(steps=6)}
+            more = {"stop_reason": reason, "spent": LoopSpending(steps=6)}
             opened, ended = iteration(n, scored(0.5), **more)
             assert isinstance(ended, loop_events.IterationEnded)
             events.append(opened)

@@ -24,6 +24,7 @@ from taofold.loop.verdict import TreeChange
 from taofold.runtime.ownership import HEART, LEASE_MS
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools import tool
+from tests.ports import PATIENCE
 
 from .kit import (
     Teacher,
@@ -184,29 +185,39 @@ async def test_the_wall_clock_ends_an_iteration_in_the_middle_and_keeps_its_work
 async def test_a_first_run_of_the_gates_that_hangs_ends_with_the_loop_s_time_and_is_no_baseline(
     tmp_path: Path,
 ) -> None:
-    given = means(tmp_path, rounds("good"), contains("good"))
+    now, begun, hung = 1_000_000, asyncio.Event(), asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        """The hour passes as soon as the gates run."""
+        nonlocal now
+        await (begun.wait() if seconds > 1000 else asyncio.sleep(0.01))
+        now += 3_600_000 if seconds > 1000 else 0
+
+    given = means(tmp_path, rounds("good"), contains("good"), now=lambda: now, sleep=sleep)
     ground = ground_of(given)
-    begin, hung = ground.begin, asyncio.Event()
+    begin = ground.begin
 
     async def hang() -> Any:
+        begun.set()
         try:
             await asyncio.sleep(3600)
         finally:
             hung.set()
 
     ground.begin = hang  # type: ignore[method-assign]
-    async with asyncio.timeout(20):
-        state = await start(given, wish(tmp_path, bounds=LoopLimits(seconds=0.2)), loop="x")
+    async with asyncio.timeout(PATIENCE):
+        state = await start(given, wish(tmp_path, bounds=LoopLimits(seconds=3600)), loop="x")
     assert hung.is_set(), "the gates were stopped"
     assert (state.status, state.baseline, state.iterations) == ("timeout", None, ())
     ground.begin = begin  # type: ignore[method-assign]
-    state = await resume(given, "x", bounds=LoopLimits(seconds=60))
+    begun.clear()
+    state = await resume(given, "x", bounds=LoopLimits(seconds=9000))
     assert (state.status, state.baseline is None, len(state.done)) == ("completed", False, 1)
 
 
 @pytest.mark.parametrize(
     ("seconds", "ms", "least", "most"),
-    [(600, 10, 500, 600), (5, 10, GRACE, GRACE), (5, 9000, 18, 18)],
+    [(600, 10, 500, 600), (9, 10, GRACE, GRACE), (9, 9000, 18, 18)],
 )
 async def test_a_verdict_gets_what_is_left_of_the_loop_s_time_and_at_least_a_grace(
     tmp_path: Path, seconds: float, ms: int, least: float, most: float
@@ -632,7 +643,9 @@ async def test_a_loop_that_ends_gives_no_sign_of_life_when_its_lease_is_released
     model = ScriptedModel(rounds("good"))
     given = means(tmp_path, model, contains("good"), journal=Journal())
     assert (await start(given, wish(tmp_path))).status == "completed"
-    assert leases == [0]
+    # Beats of a slow loop may come before.
+    assert leases.count(0) == 1
+    assert leases[-1] == 0
 
 
 async def test_a_loop_whose_process_is_gone_is_marked_as_crashed_and_can_be_resumed(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from taofold.loop.git import repository
 from taofold.loop.workspace import Workspace, open_workspace
+from taofold.workspace.git import repository
 from tests.loop.gates.projects import RIGHT, SHOP, git, judged, written
 
 

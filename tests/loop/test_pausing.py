@@ -19,7 +19,7 @@ from taofold.loop.values import LoopLimits
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 from tests.prerequisites import GIT
-from tests.terminal import Started, Taofold, until
+from tests.terminal import PATIENCE, Started, Taofold, until
 
 from .conftest import GATE
 from .kit import act, contains, done, means, wish, write
@@ -114,7 +114,7 @@ def test_a_running_loop_is_paused_from_another_process(
     assert (code, out) == (0, "x: pauses after iteration 1\n")
     assert "before the next iteration" in taofold("loops", "status").out
     (project / ".taofold" / "go").touch()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3
     assert "local requested a pause" in err
     assert "loops resume x" in err

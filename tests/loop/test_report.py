@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, Location
 from taofold.loop import events as loop_events
-from taofold.loop.report import debug_memory, fenced, report_markdown, state_json, trajectory
+from taofold.loop.debug_memory import debug_memory
+from taofold.loop.report import fenced, report_markdown, state_json, trajectory
 from taofold.loop.values import Extracted, Learnt, Lessons, Used
 from taofold.loop.verdict import Gate, GateResult, Verdict
 
@@ -46,7 +47,8 @@ def test_the_exported_state_lists_what_was_injected_extracted_and_gained() -> No
     ]
     assert said["extracted_patterns"] == [{"pattern_id": "p3", "new": True, "success_rate": 1.0}]
     assert said["improvement_estimate"] == {
-        "baseline_iterations": 5.1, "actual_iterations": 2, "improvement": 37.3, "n": 12
+        "baseline_iterations": 5.1, "actual_iterations": 2, "improvement": 37.3, "n": 12,
+        "improvement_interval_95": None,
     }  # fmt: skip
 
 
@@ -54,11 +56,11 @@ def test_debug_memory_has_cause_and_fix_of_each_attempt() -> None:
     state = state_after(*ended())
     tried = debug_memory("x", state, {})["executions"]
     assert [one["test_results"]["passed"] for one in tried] == [0, 1, 2]
-    assert tried[1]["analysis"]["root_cause"] == "AssertionError: b fails (at a.py:3 in f)"
-    assert tried[1]["analysis"]["category"] == "logic_error"
-    assert (tried[1]["fix_applied"]["cured"], tried[1]["fix_applied"]["verification"]) == (
-        ["b"], "passed"
-    )  # fmt: skip
+    cause = "The check b failed: AssertionError: b fails (at a.py:3 in f)"
+    assert tried[1]["analysis"]["root_cause"] == cause
+    assert tried[1]["analysis"]["root_cause_category"] == "logic_error"
+    fix = tried[1]["fix_applied"]
+    assert (fix["taofold"]["cured"], fix["verification"]) == (["b"], "passed")
     assert tried[2]["analysis"] is None
 
 

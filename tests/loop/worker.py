@@ -68,6 +68,9 @@ class CrashJournal:
     async def streams(self, prefix: str = "") -> list[StreamRow]:
         return await self._journal.streams(prefix)
 
+    async def trim(self, stream: str, before: int) -> None:
+        raise NotImplementedError
+
     async def drop(self, stream: str) -> None:
         await self._journal.drop(stream)
 

@@ -120,22 +120,16 @@ def test_the_graph_of_langgraph_ends_with_the_same_answer(tmp_path: Path) -> Non
     assert f"# {ANSWERS[1]}" in code
 
 
-def test_keys_of_the_edge_agent_are_refused_with_what_to_write_instead(
+def test_what_the_edge_agent_has_alone_is_refused_with_what_to_write_instead(
     tmp_path: Path,
 ) -> None:
     _, flow = other(PAGE, "yaml")
-    more = "edges: []\nconfig: {}\n"
-    code = "  - name: shout\n    run: return {}\n"
-    (tmp_path / "flow.yaml").write_text(flow + code + more, encoding="utf-8")
+    code = "  - {name: shout, language: lua, run: 'return {}'}\n"
+    action = "  - {name: keep, uses: ltm.store, with: {key: k, value: v}}\n"
+    (tmp_path / "flow.yaml").write_text(flow + code + action, encoding="utf-8")
     with pytest.raises(ExceptionGroup) as raised:
         Agent.from_file(tmp_path / "flow.yaml")
-    faults = "\n".join(map(str, raised.value.exceptions))
-    for key, ours in {
-        "messages": "`prompt`",
-        "response_format": "`output_format`",
-        "run": "`set`",
-        "edges": "`goto`",
-        "config": "`approve`",
-    }.items():
-        (line,) = [line for line in faults.splitlines() if f"unknown key {key!r}" in line]
+    faults = [str(fault) for fault in raised.value.exceptions]
+    for name, ours in {"Lua": "Python", "ltm.store": "memory.store"}.items():
+        (line,) = [line for line in faults if name in line]
         assert ours in line

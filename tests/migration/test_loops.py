@@ -48,7 +48,7 @@ def test_the_patterns_of_aiwg_are_imported_as_claims(project: Path, taofold: Tao
     assert "ralph-fix-auth-a1b2c3d4" in shown
     assert taofold("patterns", "export", "--output", "out").code == 0
     (file,) = (project / "out").rglob("error-patterns.json")
-    exported = json.loads(file.read_text(encoding="utf-8"))["error_patterns"]
+    exported = json.loads(file.read_text(encoding="utf-8"))["pattern_registry"]["error_patterns"]
     assert [pattern["pattern_id"] for pattern in exported] == [PATTERN]
 
 

@@ -23,8 +23,8 @@ from taofold.models.transport import (
     aclose_all,
     allow_model_requests,
     forbid_model_requests,
-    proxy_for,
 )
+from taofold.network import proxy_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.allow_model_requests]
 

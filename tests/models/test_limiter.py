@@ -84,6 +84,9 @@ class Plain:
     def whole(self, body: bytes) -> Reply:
         return Reply(text=body.decode())
 
+    def charge(self, error: ModelError) -> None:
+        """Leaves the error without a usage."""
+
 
 def agents(time: Time, provider: Provider, count: int, limiter: Limiter) -> list[object]:
     def one() -> object:

@@ -4,8 +4,9 @@ import pytest
 
 from taofold.core.errors import ModelError
 from taofold.models.endpoint import RetryPolicy
-from taofold.models.provider_errors import failure, fault, reason, retry_after
+from taofold.models.provider_errors import failure, fault, reason
 from taofold.models.transport import HttpResponse
+from taofold.network import retry_after
 
 
 @pytest.mark.parametrize(

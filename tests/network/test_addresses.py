@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from taofold.network import bare_url, http_parts, is_own, is_public
+from taofold.network import bare_url, http_parts, is_loopback, is_own, is_public
 
 NEAR = """
 0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1
@@ -49,6 +49,23 @@ def test_what_lies_beside_a_reserved_range_is_public(address: str) -> None:
 def test_the_loopback_addresses_are_this_machines_own() -> None:
     assert is_own("127.0.0.1")
     assert not is_own("nonsense")
+
+
+HERE = "localhost 127.0.0.1 127.255.255.254 ::1 ::ffff:127.0.0.1"
+ELSEWHERE = """
+10.0.0.1 192.168.0.1 0.0.0.0 :: ::127.0.0.1 64:ff9b::7f00:1 127.1 2130706433 0x7f.0.0.1
+localhost.example.org 127.0.0.1.example.org jenkins ::ffff:10.0.0.1
+"""
+
+
+@pytest.mark.parametrize("host", HERE.split())
+def test_loopback_is_this_machine(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", [*ELSEWHERE.split(), ""])
+def test_private_networks_and_other_names_are_not_loopback(host: str) -> None:
+    assert not is_loopback(host)
 
 
 def test_a_public_address_of_this_machine_is_its_own() -> None:

@@ -416,3 +416,11 @@ def test_a_tool_that_declares_nothing_asks_and_says_what_to_declare() -> None:
     assert (raised.verdict, raised.reason) == ("ask", "tier 2 asks")
     declared = Policy().rule(Action("look"), Facts(Tier.CARD, "once"), Principal())
     assert declared.reason == "tier 2 asks"
+
+
+@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan"), 1e10, True, "60", None])
+def test_the_validity_of_a_question_is_a_time_that_can_be_recorded(seconds: Any) -> None:
+    """An infinite one ended the run that asked. Mutant, tried: the number is not checked."""
+    with pytest.raises(ConfigError, match="seconds, not") as caught:
+        Policy(approve_seconds=seconds)
+    assert caught.value.path == "policy.approve_seconds"

@@ -172,7 +172,8 @@ def test_every_tier_at_every_autonomy(autonomy: Autonomy, effect: Any) -> None:
 def test_a_write_that_asks_only_because_of_the_dial_is_a_card() -> None:
     facts = Facts(Tier.AUTO, "once")
     ruling = Policy(autonomy="conservative").rule(Action("t"), facts, Principal())
-    assert ruling == Ruling("ask", Tier.CARD, "conservative: everything that writes asks")
+    why = "conservative: everything that writes asks"
+    assert ruling == Ruling("ask", Tier.CARD, why, "autonomy")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_what_a_policy_requires_raises_what_the_tool_declares() -> None:
     facts, policy = Facts(Tier.AUTO, "read", role="ADMIN"), Policy(required={"t": "VIEWER"})
     editor = Principal("e", ("EDITOR",))
     reason = "access denied: requires role ADMIN, has EDITOR"
-    assert policy.rule(Action("t"), facts, editor) == Ruling("deny", Tier.AUTO, reason)
+    assert policy.rule(Action("t"), facts, editor) == Ruling("deny", Tier.AUTO, reason, "tool.role")
     nobody = Policy(required={"t": "ADMIN"}).rule(Action("t"), facts, Principal("n", ()))
     assert nobody.reason == "access denied: requires role ADMIN, has none"
 
@@ -227,3 +228,18 @@ def test_of_two_tables_of_rights_the_higher_role_holds_and_nobodys_is_the_highes
     assert stricter({"start": "ADMIN"}, {"start": ""}, levels) == {"start": ""}
     # No role has a right that the first table lacks.
     assert stricter({}, {"start": "VIEWER"}, levels) == {}
+
+
+EVERY_ROLE = Principal("ann", tuple(ASKED[1:]))
+
+
+@settings(deadline=None, max_examples=400)
+@given(POLICIES, FACTS, st.sampled_from(TOOLS))
+def test_a_tool_is_shown_to_ask_exactly_if_a_permitted_call_asks(
+    policy: Policy, facts: Facts, tool: str
+) -> None:
+    """Mutants: only the tier decides; the autonomy is ignored; a forbidden tool asks."""
+    levels = {**policy.roles, "KING": 50}
+    permitted = replace(policy, roles=levels)
+    verdict = permitted.rule(Action(tool), facts, EVERY_ROLE).verdict
+    assert permitted.asks(tool, facts) is (verdict == "ask")

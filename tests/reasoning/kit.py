@@ -5,7 +5,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from taofold.core.effects import Act, Ask, Begin, Effect, Fork, Halt, Note, Outlook, Strategy
+from taofold.core.effects import (
+    Act,
+    Ask,
+    Assess,
+    Begin,
+    Effect,
+    Fork,
+    Halt,
+    Note,
+    Outlook,
+    Strategy,
+)
 from taofold.core.values import Action, Message, Observation, Reply
 
 Said = str | Reply | dict[str, Any]
@@ -73,6 +84,8 @@ class Play:
                 return tuple([self._drive(branch) for branch in effect.branches])
             case Note():
                 return None
+            case Assess():
+                return effect
 
     @property
     def steps(self) -> list[str]:

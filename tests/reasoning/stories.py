@@ -39,7 +39,7 @@ def acting(request: Request) -> str:
         answer = {"tool": "finish", "parameters": {"answer": writer(request)}}
         return J({"thought": "seen", "thought_type": "synthesis", "action": answer})
     look = {"tool": "look", "parameters": {"what": "it"}, "rationale": "to see"}
-    return J({"thought": "I look", "thought_type": "goal", "action": look})
+    return J({"thought": "find the item", "thought_type": "goal", "action": look})
 
 
 def splitting(request: Request) -> str:
@@ -74,7 +74,7 @@ def planning(request: Request) -> str:
             {"id": "t2", "tool": "look", "args": passed},
         ]
         second = [{"id": "t3", "tool": "look", "args": {"what": "more"}}]
-        return J({"thought": "this way", "tasks": second if again else first})
+        return J({"thought": "sum the parts", "tasks": second if again else first})
     if request.role == "evaluator":
         return J({"reasoning": "judged", "achieved": "[t3]" in shown, "feedback": "t3 is missing"})
     return "the final answer"

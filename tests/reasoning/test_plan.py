@@ -255,8 +255,9 @@ def test_the_answer_has_the_tasks_type_or_an_error_says_that_it_has_not() -> Non
 
 def test_limits_end_it_with_an_answer_from_the_results_if_a_call_is_left() -> None:
     begun = Outlook()
-    near = plan([tasks(todo("t1"))], [], outlooks=[begun, begun, Outlook(wrap_up="max_steps")])
+    near = plan([tasks(todo("t1"))], [], outlooks=[begun, Outlook(wrap_up="max_steps")])
     assert near.answer == Answer("the answer", "max_steps")
+    assert near.steps == ["plan", "finish"]
     over = plan([tasks(todo("t1"))], [], outlooks=[begun, Outlook(stop="max_steps")])
     assert over.answer == Answer(None, "max_steps")
     halted = plan([tasks(todo("t1"))], [], halt=2)
@@ -264,6 +265,24 @@ def test_limits_end_it_with_an_answer_from_the_results_if_a_call_is_left() -> No
     lost = plan([tasks(todo("t1"))], [], "?", type_=int, outlooks=[Outlook(wrap_up="max_usd")])
     assert lost.answer.stop == "max_usd"
     assert lost.answer.error
+
+
+@pytest.mark.parametrize(
+    ("verdict", "stop"),
+    [(said(True), "criteria_met"), (said(False), "max_steps"), ("?", "max_steps")],
+)
+def test_an_evaluation_may_be_the_last_step(verdict: Any, stop: str) -> None:
+    outlooks = [Outlook(), Outlook(), Outlook(wrap_up="max_steps"), Outlook(stop="max_steps")]
+    done = plan([tasks(todo("t1"))], [verdict] * 3, outlooks=outlooks)
+    assert done.steps == ["plan", "search", "evaluate", "finish"]
+    assert done.answer == Answer("the answer", stop)
+
+
+def test_an_evaluation_needs_a_model_call_for_the_answer_after_it() -> None:
+    outlooks = [Outlook(), Outlook(), Outlook(wrap_up="max_model_calls")]
+    done = plan([tasks(todo("t1"))], [], outlooks=outlooks)
+    assert done.steps == ["plan", "search", "finish"]
+    assert done.answer == Answer("the answer", "max_model_calls")
 
 
 def test_it_works_without_tools_and_hears_people() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Note, Outlook
+from taofold.core.effects import Act, Answer, Ask, Assess, Begin, Halt, Note, Outlook
 from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.parsing.outcome import Call, Repair
 from taofold.reasoning import Offer, Output, Task, react
@@ -71,6 +71,8 @@ def drive(strategy: Any, *replies: str | Reply, outlook: Outlook = Outlook()) ->
                     )
                 case Note():
                     result = None
+                case Assess():
+                    result = effects.pop()
                 case _:
                     raise AssertionError(effect)
     except StopIteration as stop:
@@ -105,8 +107,10 @@ def test_the_prompt_only_grows_at_its_end() -> None:
                 result = Reply(next(replies))
             elif isinstance(effect, Act):
                 result = tuple(o or Observation("ok") for o in (effect.local or (None,)))
+            elif isinstance(effect, Begin):
+                result = Outlook()
             else:
-                result = Outlook() if isinstance(effect, Begin) else None
+                result = effect if isinstance(effect, Assess) else None
     except (StopIteration, StopAsyncIteration):
         pass
     for before, after in pairwise(seen):

@@ -154,6 +154,7 @@ async def test_a_tool_error_and_an_unknown_tool_are_observations_and_it_goes_on(
 
 
 @pytest.mark.scenario("TEA-28")
+@pytest.mark.document_item("004.later.timeout")
 async def test_a_tool_that_hangs_is_a_timeout_in_the_trace_and_the_loop_goes_on() -> None:
     @tool(tier=1, effect="read", timeout=0.02)
     async def hang() -> str:

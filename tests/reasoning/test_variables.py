@@ -134,7 +134,7 @@ async def test_react_leaves_its_steps_in_the_form_of_the_seed() -> None:
     found = await told("self_correct_react")
     assert found["react_steps"][0] == {
         "step": 1,
-        "thought": "I look",
+        "thought": "find the item",
         "action": "look",
         "action_input": {"what": "it"},
         "observation": {"seen": "a it"},

@@ -9,13 +9,13 @@ import pytest
 
 from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError
-from taofold.core.grounding import ground
 from taofold.core.values import Action, Message, Observation, Step, Thought
 from taofold.runtime.model import Model, Request
 from taofold_repair import NAME, RepairModel, connect, replies
 from taofold_repair.model import COMMAND, about_tests, command_in
 from taofold_repair.search import key_of, search_state, standing
 from taofold_repair.transcript import read
+from tests.core.judging import ground
 from tests.repair.corpus import PROGRAMS
 from tests.repair.driver import GOAL, SYSTEM, Outcome, Pytest, ask, drive
 

@@ -1,6 +1,7 @@
 """Changes by hooks are recorded, replayed and requested once; guards fail closed."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from taofold import (
     AddMessage,
     Agent,
+    ChangeRequest,
     ConfigError,
     Decision,
     Delta,
@@ -24,10 +26,12 @@ from taofold import (
     tool,
 )
 from taofold.core import events as e
-from taofold.core.values import Action, Reply
+from taofold.core.values import Action, Profile, Reply
 from taofold.runtime.control import decide, pending, steer
 from taofold.runtime.model import Request
 from taofold.testing.replay import assert_replays
+from tests.deadlines import LoopClock
+from tests.ports import PATIENCE
 
 from .kit import Died, Memo, MortalLog, act, batch, finish, planted
 
@@ -289,6 +293,55 @@ async def test_a_broken_guard_lets_nothing_through(point: str, fault: str) -> No
     assert (["look a"] if point == "after_tool" else []) == RAN
 
 
+class Unreadable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+@pytest.mark.parametrize("text", [True, 5, ["no"], Unreadable()])
+@pytest.mark.parametrize(
+    ("point", "verdict"),
+    [
+        ("before_model", Reject),
+        ("before_model", AddMessage),
+        ("after_model", Reject),
+        ("before_tool", Reject),
+        ("after_tool", Reject),
+    ],
+)
+async def test_a_verdict_without_text_rejects(point: str, verdict: Any, text: Any) -> None:
+    """The verdict counts as a rejection. Mutant: `_no_text` finds nothing."""
+    watcher = Watcher(**{point: lambda seen: verdict(text)})
+    result = await agent(*SCRIPT, hooks=[watcher]).run("goal")
+    why = result.error if point.endswith("model") else result.steps[0].observations[0].result
+    assert "the hook Watcher returned a" in str(why)
+    assert "not text" in str(why)
+
+
+async def test_a_guard_that_returns_true_rejects() -> None:
+    guard: Any = InputGuard(lambda text: "goal" in text)  # type: ignore[arg-type, return-value]
+    result = await agent(*SCRIPT, hooks=[guard]).run("goal")
+    assert (result.status, result.stop_reason) == ("failed", "denied")
+
+
+async def test_an_answer_that_cannot_be_read_rejects() -> None:
+    """Mutant: the answer is read outside of the guarded part."""
+
+    class Names(list[str]):
+        def __iter__(self) -> Any:
+            raise RuntimeError("no names")
+
+    class Fewer(Hook):
+        def before_model(self, context: HookContext, request: Request) -> Any:
+            return ChangeRequest(tools=Names(["look"]))
+
+    native = Profile(window=100_000, window_known=True, native_tools=True)
+    made = agent(*SCRIPT, hooks=[Fewer()])
+    result = await made.replace(model=Memo(SCRIPT, profile=native)).run("goal")
+    assert (result.status, result.stop_reason) == ("failed", "denied")
+    assert "the hook Fewer failed: RuntimeError: no names" in result.error
+
+
 async def test_the_first_rejection_is_the_last_word() -> None:
     second = Watcher()
     one = agent(*SCRIPT, hooks=[Watcher(before_tool=Reject("no")), second])
@@ -383,14 +436,19 @@ async def test_after_a_death_in_a_call_only_those_are_asked_who_said_nothing() -
 
 
 @pytest.mark.parametrize("point", ["before_model", "after_model", "before_tool", "after_tool"])
-async def test_a_hook_that_never_answers_ends_with_the_run_s_seconds(point: str) -> None:
+async def test_a_hook_that_never_answers_ends_with_the_run_s_seconds(
+    point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Mutants: the run waits without end; the hook is treated as an observer."""
+    clock, steady = LoopClock(), time.monotonic_ns
 
     async def never(self: Hook, *given: Any) -> None:
+        clock.jump(900)
+        monkeypatch.setattr(time, "monotonic_ns", lambda: steady() + 900_000_000_000)
         await asyncio.Event().wait()
 
     silent = type("Silent", (Hook,), {point: never})()
-    one = agent(act("pay", amount=1), finish("done"), hooks=[silent], limits=Limits(seconds=0.2))
+    one = agent(act("pay", amount=1), finish("done"), hooks=[silent], limits=Limits(seconds=600))
     result = await one.run("goal")
     assert (result.status, result.stop_reason) == ("limited", "max_seconds")
     assert result.output_or_none is None
@@ -408,10 +466,11 @@ async def test_after_a_death_a_reply_whose_hook_was_late_is_still_read_by_nobody
 
     class Silent(Hook):
         async def after_model(self, context: HookContext, reply: Reply) -> Any:
+            LoopClock().jump(900)
             await asyncio.Event().wait()
 
     script = (act("pay", amount=1), finish("done"))
-    one = agent(*script, hooks=[Silent()], limits=Limits(seconds=0.2))
+    one = agent(*script, hooks=[Silent()], limits=Limits(seconds=600))
     result = await one.run("goal", run_id="r")
     records = [record for record in result.records if not isinstance(record.event, e.RunFinished)]
     left = await planted(records, MemoryLog())
@@ -436,7 +495,7 @@ async def test_hooks_are_awaited_side_by_side() -> None:
             self.waiting += 1
             if self.waiting == 2:
                 together.set()
-            await asyncio.wait_for(together.wait(), 5)
+            await asyncio.wait_for(together.wait(), PATIENCE)
 
     result = await agent(
         batch(("look", {"what": "a"}), ("look", {"what": "b"})), finish(), hooks=[Meets()]
@@ -447,7 +506,9 @@ async def test_hooks_are_awaited_side_by_side() -> None:
 async def test_what_a_hook_may_return_is_said() -> None:
     result = await agent(*SCRIPT, hooks=[Watcher(before_tool=True)]).run("goal")
     observation = result.steps[0].observations[0]
-    assert observation.result == "the hook Watcher returned bool in before_tool, not None or Reject"
+    assert observation.result == (
+        "the hook Watcher returned bool in before_tool, not None or Reject or ReplaceArguments"
+    )
     assert RAN == []
 
 

@@ -1,7 +1,7 @@
 """Late, odd or badly timed user input neither loses the run nor runs an unapproved call."""
 
 import asyncio
-import time
+import threading
 from typing import Any
 
 import pytest
@@ -10,6 +10,8 @@ from taofold import Agent, Approval, Decision, Limits, MemoryLog, Policy, decide
 from taofold.runtime.control import pending, steer
 from taofold.testing import ScriptedModel
 from taofold.testing.replay import assert_replays
+from tests.deadlines import LoopClock
+from tests.ports import PATIENCE
 
 from .kit import act, finish
 
@@ -40,7 +42,7 @@ async def test_steering_a_run_whose_child_waits_parks_again_instead_of_spinning(
     waiting = await parent.run("pay", run_id="r")
     assert waiting.status == "waiting"
     await steer(waiting.log, "r", "hurry up")
-    again = await asyncio.wait_for(parent.resume(waiting), 10)
+    again = await asyncio.wait_for(parent.resume(waiting), PATIENCE)
     assert again.status == "waiting"
     assert PAID == []
 
@@ -82,16 +84,20 @@ async def test_a_decision_that_makes_no_sense_denies_and_the_log_stays_readable(
 
 @pytest.mark.scenario("TAO-10", "PEER-04")
 async def test_a_once_tool_that_timed_out_is_not_repeated_unasked() -> None:
-    @tool(effect="once", reversible=True, tier=1, timeout=0.05)
+    clock, ended = LoopClock(), threading.Event()
+
+    @tool(effect="once", reversible=True, tier=1, timeout=60)
     def slow_pay() -> str:
         """Pay slowly."""
         PAID.append(1)
-        time.sleep(0.2)
+        clock.jump(90)
+        ended.wait(PATIENCE)
         return "paid"
 
-    script = (act("slow_pay"), act("slow_pay", timeout_s=1))
+    script = (act("slow_pay"), act("slow_pay", timeout_s=50))
     one = payer(*script, tools=[slow_pay], limits=Limits(steps=6))
     result = await one.run("pay")
+    ended.set()
     assert PAID == [1]
     first = result.steps[0].observations[0]
     assert first.status == "timeout"
@@ -126,7 +132,7 @@ async def test_a_run_that_is_cut_off_while_it_asks_waits_for_the_answer(nested: 
     assert (waiting.status, waiting.stop_reason) == ("waiting", "awaiting_approval")
     (request,) = await pending(log, "r")
     await decide(log, request.id, Decision("approve"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         again = await first.replace(approve=None).resume("r")
     assert again.status == "finished"
     assert PAID == [1]

@@ -17,6 +17,7 @@ from taofold.runtime.hooks import Hook, HookContext, Reject
 from taofold.runtime.model import Request
 from taofold.testing import FunctionModel, ScriptedModel
 from taofold.tools import ModelQuestion
+from tests.ports import PATIENCE
 
 from .kit import act, batch, finish
 
@@ -246,16 +247,27 @@ async def test_what_a_denied_batch_leaves_behind_is_free_for_other_branches() ->
         """Never run."""
         raise AssertionError
 
+    denied = asyncio.Event()
+
+    @tool(effect="read")
+    async def wait() -> str:
+        """Wait until the batch is denied."""
+        await denied.wait()
+        return "there"
+
     def branch(number: int) -> Strategy[Any]:
         if not number:
             calls = [Action("pay", {"n": 0}), Action("forbidden", {})]
-            yield from do(Thought("both", "progress"), *calls)
-        yield from do(Thought("first", "progress"), Action("slow", {"n": number}))
+            try:
+                yield from do(Thought("both", "progress"), *calls)
+            finally:
+                denied.set()
+        yield from do(Thought("first", "progress"), Action("wait", {}))
         yield from do(Thought("then", "progress"), Action("pay", {"n": number}))
 
     agent = Agent(
         ScriptedModel([]),
-        tools=[slow, payments(paid, sequential=False), forbidden],
+        tools=[wait, payments(paid, sequential=False), forbidden],
         strategy=branches(branch, 2),
         limits=Limits(per_tool={"pay": 1}),
         policy=Policy(deny=frozenset({"forbidden"})),
@@ -275,7 +287,7 @@ async def test_a_tool_that_has_its_answers_leaves_the_rest_to_others() -> None:
         await ctx.sample(ModelQuestion("part"))
         answered.set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(asked.wait(), 10)
+            await asyncio.wait_for(asked.wait(), PATIENCE)
         return "done"
 
     @tool(effect="read")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from taofold.runtime import ownership
+from tests.ports import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ def named(
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "60"])
+    process = subprocess.Popen(["sleep", f"{2 * PATIENCE}"])
     yield process
     process.kill()
     process.wait()
@@ -122,7 +123,7 @@ def test_only_a_worker_that_was_spawned_is_killed(sleeper: "subprocess.Popen[byt
     assert not ownership.kill(named(sleeper.pid, kind="own"))
     assert not ownership.kill(named(sleeper.pid, kind="spawned", here="another-boot/pid:[1]"))
     assert sleeper.poll() is None
-    assert ownership.kill(named(sleeper.pid, kind="spawned"))
+    assert ownership.kill(named(sleeper.pid, kind="spawned"), patience=PATIENCE)
     assert sleeper.wait() == -signal.SIGKILL
     assert ownership.kill(named(sleeper.pid, "1", kind="own")), "who is gone need not be killed"
 

@@ -1,13 +1,13 @@
 """Steering, questions, cancelling, sessions: what people do to a run from outside."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from taofold import Agent, Decision, MemoryLog, Policy, tool
-from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, Conflict, LogError, Refused
 from taofold.core.state import fold
@@ -16,6 +16,7 @@ from taofold.runtime.control import cancel, decide, pending, steer
 from taofold.runtime.model import Request
 from taofold.testing import FunctionModel
 from taofold.testing.replay import assert_replays
+from tests.ports import PATIENCE
 
 from .kit import LOGS, Memo, act, batch, events, finish, planted
 from .payer import RAN, agent, look
@@ -52,10 +53,10 @@ async def test_a_waiting_run_can_be_steered_and_goes_on_waiting() -> None:
     await steer(one.log, result.run_id, "hurry", message_id="same")
     with pytest.raises(Refused):
         await steer(one.log, result.run_id, "hurry", message_id="same")
-    still = await asyncio.wait_for(one.resume(result), 5)
+    still = await asyncio.wait_for(one.resume(result), PATIENCE)
     assert still.status == "waiting"
     await decide(one.log, still.pending[0].id, Decision("approve"))
-    done = await asyncio.wait_for(one.resume(result), 5)
+    done = await asyncio.wait_for(one.resume(result), PATIENCE)
     assert done.success
     assert RAN[0] == 1
     assert sum("hurry" in m.content for m in one.model.asked[1]) == 2
@@ -292,11 +293,13 @@ async def test_a_question_is_withdrawn_where_the_message_is_to_begin_anew() -> N
 
 
 @pytest.mark.parametrize("if_waiting", ["answer", "withdraw", "refuse"])
-async def test_an_expired_approval_frees_its_session_without_a_server(if_waiting: Any) -> None:
-    one = agent(act("pay", amount=1), finish(), policy=Policy(approve_seconds=0.05))
+async def test_an_expired_approval_frees_its_session_without_a_server(
+    if_waiting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = agent(act("pay", amount=1), finish(), policy=Policy(approve_seconds=60))
     waiting = await one.run("goal", session="s")
-    while clock() <= waiting.pending[0].expires_at:
-        pass
+    later = (waiting.pending[0].expires_at + 1) * 1_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: later)
     assert (await one.run("another", session="s", if_waiting=if_waiting)).success
     assert (await one.result(waiting.run_id)).status == "cancelled"
     assert RAN == []

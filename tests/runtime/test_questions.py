@@ -11,6 +11,7 @@ from taofold.core.errors import Refused
 from taofold.runtime.control import decide
 from taofold.testing.replay import assert_replays
 from taofold.tools import InputRequired, PersonAnswer
+from tests.deadlines import LoopClock
 
 from .kit import LOGS, Memo, act, batch, events, finish
 
@@ -245,14 +246,15 @@ async def test_who_is_there_is_asked_while_the_call_goes_on() -> None:
 
 
 async def test_the_deadline_waits_while_a_person_thinks() -> None:
-    import asyncio
     from dataclasses import replace
 
+    clock = LoopClock()
+
     async def says(_: Any) -> Decision:
-        await asyncio.sleep(0.4)
+        await clock.jumped(90)
         return Decision("answer", answer="this")
 
-    quick = replace(confer, timeout=0.2)
+    quick = replace(confer, timeout=60)
     result = await agent(act("confer"), finish(), tools=[quick], approve=says).run("x")
     assert result.steps[0].observations[0].status == "success"
 

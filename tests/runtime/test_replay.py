@@ -52,6 +52,10 @@ async def test_a_changed_prompt_shows_the_first_difference() -> None:
     assert "prompt" in str(caught.value)
 
 
+CANCELLED = {"status": "cancelled", "stop_reason": "cancelled", "success": False}
+FAILED = {"status": "failed", "stop_reason": "error", "success": False}
+
+
 @pytest.mark.parametrize(
     ("end", "diverges"),
     [
@@ -59,14 +63,20 @@ async def test_a_changed_prompt_shows_the_first_difference() -> None:
         ({"output": "another"}, True),
         ({"success": False}, True),
         ({"stop_reason": "no_tool_call"}, True),
-        ({"status": "cancelled", "stop_reason": "cancelled", "success": False}, False),
-        ({"status": "failed", "stop_reason": "error", "success": False}, False),
+        ({**CANCELLED, "output": None}, False),
+        ({**CANCELLED, "output": None, "success": True}, True),
+        (CANCELLED, True),
+        ({**FAILED, "output": None}, False),
+        (FAILED, True),
     ],
 )
 async def test_a_run_that_ends_otherwise_than_its_log_says_diverges_at_its_end(
     end: dict[str, Any], diverges: bool
 ) -> None:
-    """Cancellations and errors came from the world, which a replay does not touch."""
+    """Cancellations and errors came from the world, which a replay does not touch.
+
+    They give no answer.
+    """
     one = agent(*SCRIPT)
     result = await one.run("goal")
     last = result.records[-1]

@@ -12,6 +12,7 @@ from taofold.core.errors import ConfigError, LimitReached, ModelError
 from taofold.core.metrics import measure
 from taofold.core.values import Profile, Reply, ToolCall, Usage
 from taofold.testing import FunctionModel, ScriptedModel
+from tests.deadlines import LoopClock
 
 from .kit import Memo, act, batch, events, finish, kinds
 
@@ -160,7 +161,7 @@ async def test_a_call_that_hangs_times_out_with_what_it_said_so_far() -> None:
     result = await run(act("slow"), finish(), tools=[slow])
     observation = result.steps[0].observations[0]
     assert observation.status == "timeout"
-    assert 20 <= observation.duration_ms < 5000
+    assert observation.duration_ms >= 20
     assert "half of it" in observation.result
     assert observation.options == ("retry with a longer timeout_s", "try an alternative action")
     assert "timeout_s" in observation.options[0]
@@ -509,7 +510,7 @@ BOUNDS = {
     "tool calls": (Limits(tool_calls=3), "max_tool_calls"),
     "tokens": (Limits(tokens=40_000), "max_tokens"),
     "usd": (Limits(usd=0.5), "max_usd"),
-    "seconds": (Limits(seconds=0.3), "max_seconds"),
+    "seconds": (Limits(seconds=600), "max_seconds"),
 }
 
 
@@ -520,6 +521,7 @@ async def bounded(name: str, **options: Any) -> tuple[Any, list[str]]:
     async def reply(request: Any) -> Reply:
         last = "last turn" in request.conversation[-1].content
         if name == "seconds" and len(said) == 3:
+            LoopClock().jump(900)
             await asyncio.Event().wait()
         again = "No tool can be used" in request.conversation[-1].content
         calls = act("look", what=f"n{len(said)}")

@@ -13,6 +13,7 @@ from taofold.runtime.control import cancel, decide
 from taofold.runtime.model import Request
 from taofold.testing.replay import assert_replays
 from taofold.tools import InputRequired, ModelQuestion
+from tests.deadlines import LoopClock
 
 from .kit import Memo, act, events, finish, planted
 
@@ -176,13 +177,15 @@ async def test_a_tool_that_asks_a_person_and_then_the_model_counts_both_lives() 
 
 
 async def test_the_calls_deadline_waits_while_the_model_thinks() -> None:
+    clock = LoopClock()
+
     class Slow(Voices):
         async def complete(self, request: Request, on_text: Any = None) -> Reply:
             if "Q:" in str(request.conversation[-1].content):
-                await asyncio.sleep(0.3)
+                await clock.jumped(90)
             return await super().complete(request, on_text)
 
-    @tool(effect="read", timeout=0.15)
+    @tool(effect="read", timeout=60)
     async def hasty(ctx: RunContext[Any]) -> str:
         """Ask two things at once."""
         assert ctx.sample is not None

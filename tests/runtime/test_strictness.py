@@ -4,14 +4,18 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from taofold import Agent, Limits, MemoryLog, Outcome, tool
 from taofold.core import events as e
 from taofold.core.checklist import check
+from taofold.core.effects import Lack
+from taofold.core.errors import ModelError
 from taofold.core.values import Profile, Reply, ToolCall
+from taofold.reasoning.demands import Demands
 from taofold.testing import ScriptedModel
 
-from .kit import act, events, finish
+from .kit import act, events, finish, planted
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +85,6 @@ LACKING: dict[str, tuple[str, bool]] = {
     "unclear_intent": (reply(thought="Looking at the code.", because=[1]), False),
     "missing_reason": (reply(thought="I look at item_42 of it."), False),
     "missing_extraction": (reply(learned=None), False),
-    "R4": (reply(thought="I look once more to be sure", learned="there is one"), False),
     "research_changes_state": (reply("put", thought_type="research"), False),
 }
 
@@ -114,14 +117,25 @@ async def test_a_strict_run_refuses_nothing_that_has_all_the_rules_demand() -> N
     assert all(item.passed for item in check(result.records))
 
 
+async def test_a_strict_run_refuses_no_thought_for_its_grounding_and_the_checklist_finds_it() -> (
+    None
+):
+    vague = reply(thought="I look once more to be sure", learned="there is one")
+    result = await run(FIRST, vague, END, strict=True)
+    assert result.metrics.model_calls == 3
+    assert broken(result) == []
+    item = check(result.records)[4]
+    assert (item.passed, item.steps) == (False, (2,))
+
+
 async def test_it_asks_at_once_for_all_that_is_lacking_and_again_in_the_next_turn() -> None:
     bare = [act("look", "on we go", "odd", what=f"w{n}") for n in range(2)]
     model = ScriptedModel([FIRST, bare[0], bare[0], bare[1], bare[1], END])
     result = await Agent(model, tools=[look], strict=True, log=MemoryLog()).run("the goal")
     assert result.metrics.model_calls == 6
-    asked = ["thought_type", "missing_reason", "missing_extraction", "R4"]
+    asked = ["thought_type", "missing_reason", "missing_extraction"]
     assert broken(result) == [(rule, refused) for refused in (True, False) for rule in asked] * 2
-    for words in ("unknown thought type 'odd'", "because", "learned", "quote a concrete value"):
+    for words in ("unknown thought type 'odd'", "because", "learned"):
         assert words in model.requests[2].last
 
 
@@ -202,9 +216,97 @@ async def test_a_missing_thought_is_an_incomplete_triplet_unless_it_was_given_th
 
 
 async def test_a_strict_run_replays_as_it_was_whatever_its_agent_is_now() -> None:
-    lacking = LACKING["R4"][0]
+    lacking = LACKING["missing_reason"][0]
     log = MemoryLog()
     agent = Agent(ScriptedModel([FIRST, lacking, reply(), END]), tools=[look], strict=True, log=log)
     result = await agent.run("the goal")
-    assert broken(result) == [("R4", True)]
+    assert broken(result) == [("missing_reason", True)]
     assert (await agent.replace(strict=False).replay(result.run_id)).output == "done"
+
+
+async def older_run(monkeypatch: Any, log: Any, *script: Any, **options: Any) -> Any:
+    """Runs with a rule that this release no longer has: R4 for thoughts without 'item_42'."""
+    today = Demands.judge
+
+    def judge(self: Demands, turn: Any, calls: Any) -> Any:
+        thought, lacks = today(self, turn, calls)
+        wanted = () if "item" in thought.content else (Lack("R4", "quote a concrete value"),)
+        return thought, (*lacks, *wanted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Demands, "judge", judge)
+        agent = Agent(ScriptedModel(script), tools=[look], strict=True, log=log)
+        return await agent.run("the goal", **options)
+
+
+VAGUE = reply(thought="I look once more to be sure", because=[1])
+
+
+# Mutant: the verdict of today's rules on a recorded reply.
+async def test_an_older_strict_run_replays_with_its_recorded_verdicts(monkeypatch: Any) -> None:
+    log = MemoryLog()
+    result = await older_run(monkeypatch, log, FIRST, VAGUE, VAGUE, VAGUE, reply(), END)
+    assert broken(result) == [("R4", True), ("R4", False), ("R4", True)]
+    agent = Agent(ScriptedModel([]), tools=[look], strict=True, log=log)
+    assert (await agent.replay(result.run_id)).output == "done"
+
+
+async def test_an_older_strict_run_resumes_after_its_refused_reply(monkeypatch: Any) -> None:
+    log = MemoryLog()
+    script = [FIRST, VAGUE, ModelError("down", kind="auth")]
+    stopped = await older_run(monkeypatch, log, *script)
+    assert broken(stopped) == [("R4", True)]
+    model = ScriptedModel([FIRST, VAGUE, reply(), END])
+    agent = Agent(model, tools=[look], strict=True, log=log)
+    result = await agent.resume(stopped.run_id)
+    assert result.output == "done"
+    # The first request after the resume still has the correction, and nothing is asked twice.
+    assert "quote a concrete value" in model.requests[0].last
+    assert broken(result) == [("R4", True)]
+    assert result.metrics.model_calls == 4
+    assert (await agent.replay(result.run_id)).output == "done"
+
+
+# Mutant: a half-written verdict taken for the whole one.
+@pytest.mark.parametrize("cut", [0, 1, 2])
+async def test_a_verdict_that_was_half_written_is_completed(cut: int) -> None:
+    log = MemoryLog()
+    bare = reply(rationale=None, learned=None)
+    agent = Agent(ScriptedModel([FIRST, bare, reply(), END]), tools=[look], strict=True, log=log)
+    whole = await agent.run("the goal")
+    rules = ["missing_extraction", "missing_rationale"]
+    assert broken(whole) == [(rule, True) for rule in rules]
+    (first, _) = [at for at, r in enumerate(whole.records) if isinstance(r.event, e.Violated)]
+    half = MemoryLog()
+    row = replace(await log.row(whole.run_id), status="running")
+    await half.create(row, records=whole.records[: first + cut])
+    model = ScriptedModel([FIRST, bare, reply(), END])
+    result = await Agent(model, tools=[look], strict=True, log=half).resume(whole.run_id)
+    assert broken(result) == broken(whole)
+    assert result.metrics.model_calls == 4
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+async def test_a_verdict_that_was_cut_keeps_its_recorded_wording(kept: int) -> None:
+    """Mutants: the whole verdict is worded again; it ends where the record was cut.
+
+    Another release or runtime may have worded the recorded part.
+    """
+    script = [FIRST, reply(thought_type=None, rationale=None), reply(parameters={"what": "b"}), END]
+    first = MemoryLog()
+    await Agent(ScriptedModel(script), tools=[look], strict=True, log=first).run("g", run_id="r")
+    records = await first.read("r")
+    places = [each.seq for each in records if isinstance(each.event, e.Violated)]
+    assert len(places) == 2
+    begun = [
+        replace(each, event=replace(each.event, detail="other words"))
+        if isinstance(each.event, e.Violated)
+        else each
+        for each in records[: places[kept - 1] + 1]
+    ]
+    log = await planted(begun, MemoryLog())
+    agent = Agent(ScriptedModel(script[2:]), tools=[look], strict=True, log=log)
+    await agent.resume("r")
+    await agent.replay("r")
+    broken = [each.event for each in await log.read("r") if isinstance(each.event, e.Violated)]
+    assert [each.detail == "other words" for each in broken] == [True, kept == 2]

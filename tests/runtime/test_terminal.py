@@ -218,7 +218,7 @@ def test_what_was_typed_is_discarded_from_a_descriptor_of_a_busy_server(
     try:
         monkeypatch.setattr("sys.stdin", SimpleNamespace(fileno=lambda: high))
         os.write(master, b"y\n")
-        assert has_input(high, 5)
+        assert has_input(high, PATIENCE)
         discard_typed()
         assert not has_input(high, 0)
     finally:

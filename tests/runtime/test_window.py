@@ -28,6 +28,7 @@ SMALL = Profile(window=1800, window_known=True)
 
 
 @pytest.mark.scenario("PEER-27", "TAO-12")
+@pytest.mark.document_item("002.performance.memory")
 async def test_a_history_that_outgrows_the_window_is_folded_and_the_run_goes_on() -> None:
     script = [act("look", f"look {n}", what="x" * (n + 1)) for n in range(12)]
     script.append(act("look", "serial_17 was the first", what="again"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tests.conformance_kit import UNCOMPARED
+from tests.ports import PATIENCE
 
 AGENT = """
 name: counter
@@ -60,7 +61,7 @@ Script = Callable[[Sequence[str]], None]
 def program(*command: str) -> Program:
     def run(*arguments: str) -> Result:
         done = subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, timeout=120, check=False
+            [*command, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         return Result(done.returncode, done.stdout, done.stderr)
 

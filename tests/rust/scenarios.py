@@ -77,6 +77,7 @@ class Scenario:
     tool_calls: int | None
     verdict: Literal["allow", "deny"]
     replies: dict[str, list[Line]]
+    has_tools: bool = True
 
     @property
     def profile(self) -> Profile:
@@ -84,7 +85,7 @@ class Scenario:
 
     @property
     def offered(self) -> tuple[Any, ...]:
-        return TOOLS if self.strategy in ("react", "plan") else ()
+        return TOOLS if self.strategy in ("react", "plan") and self.has_tools else ()
 
     def wire(self) -> dict[str, Any]:
         declared = [
@@ -124,6 +125,12 @@ def generate(seed: int) -> Scenario:
         verdict=chance.choice(("allow", "allow", "deny")),
         replies=replies.native() if native else getattr(replies, strategy)(),
     )
+
+
+def without_tools(seed: int) -> Scenario:
+    """Returns a scenario of a model with native calls that has nothing to call."""
+    replies = _Replies(Random(seed)).plain()
+    return Scenario("react", False, True, 5, None, "allow", replies, has_tools=False)
 
 
 class _Replies:
@@ -234,6 +241,12 @@ class _Replies:
 
         turns: list[Line] = [turn(number) for number in range(self.chance.randrange(1, 6))]
         return {"executor": [*turns, "The code is C7_x."]}
+
+    def plain(self) -> dict[str, list[Line]]:
+        def reply() -> str:
+            return self.chance.choice((self.finish(), self.odd(), "I know.\n\nObservation: C7_x."))
+
+        return {"executor": [*self.several(reply), "The code is C7_x."]}
 
     def reasoned(self) -> str:
         value: dict[str, Any] = {"answer": self.chance.choice(("C7_x", 7, ["a"], ""))}

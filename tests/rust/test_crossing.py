@@ -397,3 +397,40 @@ def test_a_copy_without_its_wal_file_is_refused(rust: Program, project: Path) ->
     refused = rust("runs", "list")
     assert refused.code == 2
     assert "its last records are missing" in refused.err
+
+
+def test_both_charge_their_replies_to_the_same_totals(
+    python: Program, rust: Program, script: Script, project: Path
+) -> None:
+    """Mutant: an append in Rust that charges nothing."""
+    script([ANSWER, ANSWER])
+    for count, program in enumerate((rust, python), 1):
+        assert program("run", "agent.yaml", "count").code == 0
+        with closing(sqlite3.connect(project / ".taofold" / "runs.db")) as log:
+            usages = [
+                json.loads(body).get("usage", {})
+                for (body,) in log.execute("select body from events")
+                if json.loads(body)["e"] == "replied"
+            ]
+            spent = dict(log.execute("select scope, sum(tokens) from spend group by scope"))
+        tokens = sum(use.get("input_tokens", 0) + use.get("output_tokens", 0) for use in usages)
+        assert len(usages) == count
+        assert tokens > 0
+        assert spent["all"] == spent["principal:local"] == tokens
+
+
+def test_both_count_what_a_rewind_revoked(
+    both: tuple[Program, Program], python: Program, script: Script, project: Path
+) -> None:
+    """Mutants in Rust: revoked records are left out; a rewind is counted with the next record."""
+    limited = AGENT.replace("steps: 6", "steps: 6, model_calls: 2")
+    (project / "agent.yaml").write_text(limited, encoding="utf-8")
+    first, second = both
+    script([ANSWER, ANSWER])
+    run = first("run", "agent.yaml", "count", "--json").json["id"]
+    for resuming, reason in ((second, "final_answer"), (first, "max_model_calls")):
+        assert python("runs", "rewind", run, "--at", "0").code == 0
+        identical(run, first, second)
+        ended = resuming("runs", "resume", run, "--json").json
+        assert ended["stop_reason"] == reason, ended
+        identical(run, first, second)

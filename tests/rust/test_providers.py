@@ -18,6 +18,7 @@ import pytest
 
 from tests.models.providers.conftest import Fakes, fakes
 from tests.models.providers.servers import Server
+from tests.ports import PATIENCE
 from tests.prerequisites import TAOFOLD_RS, taofold_rs
 from tests.rust.kit import Program, Result, identical
 
@@ -104,7 +105,7 @@ def at_a_terminal(*arguments: str) -> Result:
     )
     os.close(inner)
     reader.start()
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=PATIENCE)
     reader.join()
     os.close(outer)
     return Result(process.returncode, out, b"".join(seen).decode())

@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
@@ -15,7 +17,7 @@ from taofold.log.open import make_home
 from taofold.log.sqlite.log import SqliteLog
 from tests.prerequisites import TAOFOLD_RS, taofold_rs
 from tests.runtime.kit import planted
-from tests.rust.scenarios import Pythons, Rusts, Scenario, Verb, generate
+from tests.rust.scenarios import Pythons, Rusts, Scenario, Verb, generate, without_tools
 
 pytestmark = [pytest.mark.rust, TAOFOLD_RS.mark]
 
@@ -95,6 +97,51 @@ def test_what_one_runtime_records_replays_in_the_other_and_is_gone_on_with(
     refusal that are derived, not those on record; an empty answer that is refused as `invalid`.
     """
     asyncio.run(_crossed(*drivers, count))
+
+
+def test_a_verdict_that_was_cut_keeps_its_wording_in_the_other_runtime(
+    drivers: tuple[Pythons, Rusts],
+) -> None:
+    """Mutants, in both runtimes: a verdict whose record ends within it is worded again."""
+    asyncio.run(_cut_verdict(*drivers))
+
+
+async def _cut_verdict(python: Pythons, rust: Rusts) -> None:
+    calls = [{"tool": name, "parameters": {"n": 1}, "rationale": "Reading"} for name in "ab"]
+    turn = {"thought": "Looking.", "thought_type": "reasoning", "actions": calls}
+    scenario = replace(generate(252), replies={"executor": [json.dumps(turn)]})
+    assert (scenario.strategy, scenario.strict, scenario.native) == ("react", True, False)
+    for first, second in ((python, rust), (rust, python)):
+        begun = {type(first).__name__: scenario}
+        await ended(begun, "start", first, second)
+        (run,) = begun
+        records = await python.log.read(run)
+        broken = [each.seq for each in records if isinstance(each.event, e.Violated)]
+        cut_runs: Runs = {}
+        for seq in broken[:4]:
+            name = f"{run}-{seq}"
+            kept = [e.Record(name, it.seq, it.at, it.event) for it in records[: seq + 1]]
+            await planted(kept, python.log)
+            cut_runs[name] = scenario
+        await ended(cut_runs, "resume", second, first)
+        assert len(cut_runs) > 1
+        assert await differences(cut_runs, python, rust) == ""
+
+
+def test_both_send_the_same_to_a_model_that_has_nothing_to_call(
+    drivers: tuple[Pythons, Rusts],
+) -> None:
+    """Mutants, in Rust: `is_native` needs tools; the text is read as a turn of the protocol."""
+    asyncio.run(_same_without_tools(*drivers))
+
+
+async def _same_without_tools(python: Pythons, rust: Rusts) -> None:
+    scenarios = {seed: without_tools(seed) for seed in range(60)}
+    begun_here = {f"python-{seed}": each for seed, each in scenarios.items()}
+    begun_there = {f"rust-{seed}": each for seed, each in scenarios.items()}
+    await ended(begun_here, "start", python, rust)
+    await ended(begun_there, "start", rust, python)
+    assert await differences(begun_here | begun_there, python, rust) == ""
 
 
 async def _crossed(python: Pythons, rust: Rusts, count: int) -> None:

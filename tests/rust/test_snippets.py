@@ -59,6 +59,7 @@ def agreed(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", REPLIES)
+@pytest.mark.document_item("004.rust.module", "004.risk.parity", "004.later.rust-llm")
 def test_a_snippet_as_it_stands_comes_to_the_same_in_both(
     name: str, python: Program, rust: Program, script: Script
 ) -> None:

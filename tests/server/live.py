@@ -18,7 +18,7 @@ from taofold.server.auth import TokenStore
 from taofold.server.uvicorn_server import server_for
 
 QUICK = Settings(look_s=0.02, tail_s=0.01, grace_s=0.05, stop_s=1.0)
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds after which what does not happen on a busy machine has failed."""
 TERMINAL = {"finished", "limited", "failed", "cancelled"}
 

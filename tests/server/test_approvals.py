@@ -17,7 +17,7 @@ from taofold.runtime import control
 from taofold.server.auth import TokenStore
 from tests.runtime.kit import planted
 from tests.server.agents import Bench, act, batch, finish
-from tests.server.live import QUICK, Client, serving
+from tests.server.live import PATIENCE, QUICK, Client, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ async def test_an_approved_action_runs_once_and_the_run_finishes_by_itself(tmp_p
         run = await client.start()
         one = await client.pending(run)
         assert one["tool"] == "publish"
-        assert one["tier"] == 3
+        assert (one["tier"], one["requires_confirmation"]) == (3, True)
         assert bench.done == []
         answer = await decide(client, one, "approve", digest=one["digest"])
         assert answer.status_code == 202
@@ -173,12 +173,14 @@ async def test_a_question_is_answered_with_text(tmp_path: Path) -> None:
     async with serving(agent, tmp_path / "runs.db") as client:
         run = await client.start()
         one = await client.pending(run)
-        assert one["question"] == "which?"
+        assert (one["question"], one["requires_confirmation"]) == ("which?", False)
         assert (await decide(client, one, "approve")).status_code == 422
         assert (await decide(client, one, "answer")).status_code == 422
         assert (await decide(client, one, "answer", answer="the red one")).status_code == 202
         assert (await client.until(run))["status"] == "finished"
         events = await client.events(run)
+        (asked,) = [e.data for e in events if e.name == "confirmation_request"]
+        assert asked["requiresConfirmation"] is False
         assert [e.data["decision"] for e in events if e.name == "confirmation_resolved"] == [
             "answered"
         ]
@@ -589,6 +591,6 @@ async def test_a_run_that_could_not_be_read_once_is_read_again(
 
     monkeypatch.setattr(control, "pending_in", pending_in)
     async with serving(Bench().agent(PUBLISH, finish()), tmp_path / "runs.db") as client:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert (await client.pending(await client.start()))["tool"] == "publish"
     assert failures == []

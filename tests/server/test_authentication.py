@@ -208,7 +208,7 @@ async def test_a_line_break_in_an_answer_header_is_impossible(client: Client) ->
 
 
 async def test_headers_that_do_not_arrive_close_the_connection(tmp_path: Path) -> None:
-    async with serving(Bench().agent(*AGENT), tmp_path / "r.db", header_s=0.5) as client:
+    async with serving(Bench().agent(*AGENT), tmp_path / "r.db", header_s=2) as client:
         for begun in (b"", b"GET /runs HTTP/1.1\r\nHost: 127.0.0.1\r\nX:"):
             assert await raw(client, begun) == b""
         assert (await client.get("/runs")).status_code == 200

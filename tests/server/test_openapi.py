@@ -124,7 +124,7 @@ def _ask(
                 {n: v for n, v in names.items() if n in case.path_parameters}
             )
         case.headers.pop("Idempotency-Key", None)
-        case.call_and_validate(checks=CHECKS, timeout=10)
+        case.call_and_validate(checks=CHECKS, timeout=180)
         seen.add(label)
 
     ask()

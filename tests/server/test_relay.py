@@ -123,13 +123,11 @@ async def test_nothing_is_sent_of_a_run_that_nobody_watches() -> None:
     ether = Ether()
     async with pair(ether) as (driver, watcher, screen):
         driver.begin("other", 0)
-        sent = len(ether.messages)
         for number in range(20):
             driver.arrived("other", "x" * number)
             driver.wrote("other", number)
             await asyncio.sleep(0.001)
         assert '"other"' not in "".join(ether.messages)
-        assert len(ether.messages) - sent < 20
         watcher.unwatch("r")
         driver.arrived("r", "hello")
         await asyncio.sleep(0.01)
@@ -284,10 +282,10 @@ async def test_a_client_of_a_server_sees_what_a_worker_hears_until_it_dies_and_f
     agent = Agent(Slowly(finish(TEXT)))
     workers = [work(tmp_path, log.database.dsn)]
     try:
-        async with serving(agent, log, settings=WATCHES, seconds=5 * PATIENCE) as client:
+        async with serving(agent, log, settings=WATCHES, seconds=2 * PATIENCE) as client:
             run = await client.start()
             seen: list[Event] = []
-            watching = asyncio.create_task(client.events(run, into=seen, seconds=4 * PATIENCE))
+            watching = asyncio.create_task(client.events(run, into=seen, seconds=2 * PATIENCE))
             pieces.write_text("20")
             await until(client, lambda: TEXT.startswith(chunks(seen)) and len(chunks(seen)) > 50)
             assert not any(event.name == "answer" for event in seen)
@@ -310,7 +308,7 @@ async def test_a_client_of_a_server_sees_what_a_worker_hears_until_it_dies_and_f
 
 
 async def until(client: Client, holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(2 * PATIENCE):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
 

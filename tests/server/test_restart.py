@@ -143,7 +143,7 @@ async def test_a_server_killed_in_the_middle_of_fifty_runs_loses_nothing(tmp_pat
         ]
         waiting = {run for run, goal in zip(runs, goals, strict=True) if "publish" in goal}
         async with (
-            asyncio.timeout(120),
+            asyncio.timeout(2 * PATIENCE),
             program_client(url) as client,
         ):
             while waiting:
@@ -199,7 +199,7 @@ async def test_a_server_stops_quickly_with_streams_open(tmp_path: Path) -> None:
         watching = asyncio.create_task(follow(url, run, into=seen))
         await settled(lambda: bool(seen))
         started.process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(started.process.wait, 15) == 0
+        assert await asyncio.to_thread(started.process.wait, PATIENCE) == 0
         await watching
         assert all(event.name != "done" for event in seen)
 
@@ -222,7 +222,7 @@ def test_it_does_not_open_to_others_without_tokens(tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(AGENT)
     command = [sys.executable, "-m", "taofold.cli", "serve", "agents:agent", "--host", "0.0.0.0"]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 2
     assert "there are no tokens" in done.stderr
@@ -234,7 +234,7 @@ def test_tokens_are_made_listed_and_revoked_on_the_command_line(tmp_path: Path) 
     command = [sys.executable, "-m", "taofold.cli", "serve", "tokens", "add", "alice"]
     made = subprocess.run(
         [*command, "--role", "EDITOR", *kept],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=True,
     )  # fmt: skip
 
     def tokens(*arguments: str) -> Result:

@@ -42,7 +42,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 async def send(client: Client, endpoint: ApiEndpoint, token: str = "") -> httpx2.Response:
     path = re.sub(r"\{[^}]*\}", "x", endpoint.path)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    body: Any = {} if endpoint.unsafe else None
+    body: Any = {} if endpoint.method == "POST" else None
     return await client.http.request(endpoint.method, path, json=body, headers=headers)
 
 

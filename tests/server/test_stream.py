@@ -275,7 +275,7 @@ async def test_one_who_never_reads_is_dropped_and_does_not_hold_up_the_others(
     tmp_path: Path,
 ) -> None:
     agent = talkative()
-    settings = Settings(look_s=0.02, tail_s=0.01, send_s=1.0)
+    settings = Settings(look_s=0.02, tail_s=0.01, send_s=3)
     path = tmp_path / "runs.db"
     async with serving(agent, path, settings=settings, buffer_bytes=4096) as client:
         run = await client.start()
@@ -296,7 +296,7 @@ async def test_one_who_never_reads_is_dropped_and_does_not_hold_up_the_others(
 async def test_that_a_client_of_ag_ui_never_reads_is_no_failure_of_the_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = Settings(look_s=0.02, tail_s=0.01, send_s=0.5)
+    settings = Settings(look_s=0.02, tail_s=0.01, send_s=3)
     path = tmp_path / "runs.db"
     body = json.dumps({
         "threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [],

@@ -41,6 +41,31 @@ async def test_an_agent_is_shown_with_what_its_policy_says_of_its_tools_aliases(
     assert responses.agent("postman", lower).tools[0].role == "EDITOR"
 
 
+@pytest.mark.parametrize(
+    ("policy", "asks"),
+    [
+        (Policy(), True),
+        (Policy(autonomy="autonomous"), False),
+        (Policy(autonomy="autonomous", tiers={"send": Tier.CONFIRM}), True),
+        (Policy(deny=frozenset({"send"})), False),
+        (Policy(tiers={"send": Tier.FORBIDDEN}), False),
+    ],
+)
+async def test_an_agent_shows_whether_a_call_waits_for_an_approval(
+    policy: Policy, asks: bool
+) -> None:
+    agent = Agent(ScriptedModel([]), tools=(send,), policy=policy)
+    (shown,) = responses.agent("postman", agent).tools
+    assert shown.requires_confirmation is asks
+
+
+async def test_an_agent_as_a_tool_asks_itself() -> None:
+    helper = Agent(ScriptedModel([]), name="helper", tools=(send,)).as_tool("ask_helper")
+    agent = Agent(ScriptedModel([]), tools=(helper,))
+    (shown,) = responses.agent("postman", agent).tools
+    assert shown.requires_confirmation is False
+
+
 async def test_the_command_line_and_http_show_the_same_state() -> None:
     run, records = await waiting()
     shared = run_state_json(run, records)

@@ -24,7 +24,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'ta
 
 from taofold.log.postgres import PostgresLog
 
-PATIENCE = 120.0
+PATIENCE = 180.0
 AGENTS = '''
 import asyncio, pathlib
 from taofold import Agent, Limits, tool

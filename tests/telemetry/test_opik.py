@@ -34,6 +34,7 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.mark.scenario("TEA-27")
+@pytest.mark.document_item("004.output.opik", "004.scenario.opik")
 async def test_a_run_is_sent_to_opiks_endpoint_with_its_headers(
     variables: pytest.MonkeyPatch,
 ) -> None:

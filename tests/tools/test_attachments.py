@@ -149,3 +149,9 @@ def test_kinds_are_told_apart() -> None:
 def test_a_goal_of_another_kind_is_refused_with_what_is_wanted(goal: Any) -> None:
     with pytest.raises(TypeError, match=r"a goal (is text|holds texts)"):
         prompted(goal)
+
+
+def test_a_mapping_is_no_goal_and_the_error_names_data() -> None:
+    wrong: Any = {"query": "tea"}
+    with pytest.raises(ConfigError, match="pass the state at the start as data="):
+        prompted(wrong)

@@ -6,6 +6,7 @@ environment passed on whole, `kill` in place of `killpg`."""
 import asyncio
 import os
 import socket
+import time
 import venv
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from taofold.tools import process as processes
 from taofold.tools.command import LEFT_RUNNING, command_tool
 from taofold.tools.container_network import Reach
 from taofold.tools.process import OutputExcerpt
+from tests.ports import PATIENCE
 from tests.prerequisites import CONTAINMENT, UPLINK
 
 pytestmark = pytest.mark.anyio
@@ -63,11 +65,12 @@ def alive(marker: str) -> bool:
 
 
 async def gone(marker: str) -> bool:
-    for _ in range(200):
-        if not alive(marker):
-            return True
+    end = time.monotonic() + PATIENCE
+    while alive(marker):
+        if time.monotonic() > end:
+            return False
         await asyncio.sleep(0.01)
-    return False
+    return True
 
 
 async def test_exit_code_output_and_confinement_are_reported(tool: Tool) -> None:
@@ -128,7 +131,7 @@ async def test_cancelling_kills_the_whole_group_and_keeps_what_was_said(tool: To
     ctx.on_progress = lambda text: heard.set()
     marker = f"31{os.getpid()}.5"
     task = asyncio.ensure_future(use(tool, f"sleep {marker} & echo half; sleep {marker}", ctx))
-    await asyncio.wait_for(heard.wait(), 10)
+    await asyncio.wait_for(heard.wait(), PATIENCE)
     assert alive(marker)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -140,7 +143,7 @@ async def test_cancelling_kills_the_whole_group_and_keeps_what_was_said(tool: To
 @linux
 async def test_background_processes_do_not_outlive_the_command(tool: Tool) -> None:
     marker = f"32{os.getpid()}.5"
-    outcome = await asyncio.wait_for(use(tool, f"sleep {marker} & echo started"), 10)
+    outcome = await asyncio.wait_for(use(tool, f"sleep {marker} & echo started"), PATIENCE)
     assert outcome.extraction == "started"
     assert await gone(marker)
 
@@ -148,8 +151,8 @@ async def test_background_processes_do_not_outlive_the_command(tool: Tool) -> No
 @pytest.mark.parametrize(
     ("script", "left"),
     [
-        ("sleep 30 & echo started", True),
-        ("sleep 30 >/dev/null 2>&1 & echo started", True),
+        (f"sleep {2 * PATIENCE} & echo started", True),
+        (f"sleep {2 * PATIENCE} >/dev/null 2>&1 & echo started", True),
         ("echo started", False),
         ("echo started | cat", False),
     ],
@@ -157,7 +160,7 @@ async def test_background_processes_do_not_outlive_the_command(tool: Tool) -> No
 async def test_a_command_that_left_others_running_is_told_that_they_were_stopped(
     script: str, left: bool, root: Path
 ) -> None:
-    outcome = await asyncio.wait_for(use(command_tool(root, contain="never"), script), 10)
+    outcome = await asyncio.wait_for(use(command_tool(root, contain="never"), script), PATIENCE)
     assert outcome.status == "success"
     assert (LEFT_RUNNING in outcome.value) is left
 
@@ -181,7 +184,7 @@ async def test_endless_output_stops_the_program(root: Path) -> None:
 
 
 async def test_there_is_no_input_to_wait_for(tool: Tool) -> None:
-    assert (await asyncio.wait_for(use(tool, ["cat"]), 10)).status == "success"
+    assert (await asyncio.wait_for(use(tool, ["cat"]), PATIENCE)).status == "success"
 
 
 def test_what_is_not_contained_is_tier_3_and_says_so(root: Path) -> None:

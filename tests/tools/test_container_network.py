@@ -47,7 +47,8 @@ def gateway6():
 def reached(family, place):
     try:
         with socket.socket(family) as client:
-            client.settimeout(2)
+            # Loopback answers at once, or late on a busy machine. Others may never answer.
+            client.settimeout(120 if place[0] in ("127.0.0.1", "::1") else 2)
             client.connect(place)
             return True
     except OSError:

@@ -1,6 +1,13 @@
 """The file tools as a model sees them."""
 
+import errno
+import fcntl
+import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,6 +181,79 @@ async def test_an_edit_that_does_not_fit_changes_nothing_and_says_where(
     assert outcome.status == "failure"
     assert reason in outcome.value
     assert (root / "src" / "deep" / "more.py").read_bytes() == before
+
+
+EDITS = """
+import asyncio, sys
+from taofold.tools import RunContext
+from taofold.tools.files import file_tools
+root, mine = sys.argv[1:]
+tools = file_tools(root)
+print("ready", flush=True)
+sys.stdin.readline()
+async def story():
+    for number in range(25):
+        change = {"path": "both.txt", "old": f"{mine}{number};", "new": f"{mine}{number} done;"}
+        outcome = await tools["edit_file"].bind(change).run(RunContext(None))
+        assert outcome.status == "success", outcome.value
+asyncio.run(story())
+"""
+"""Edits lines of its own in a file that another process edits, too."""
+
+
+def test_edits_of_one_file_by_two_processes_are_both_kept(root: Path) -> None:
+    names = "ab"
+    (root / "both.txt").write_text("\n".join(f"{n}{i};" for i in range(25) for n in names))
+    command = [sys.executable, "-c", EDITS, str(root)]
+    pipe = subprocess.PIPE
+    writers = [subprocess.Popen([*command, n], stdin=pipe, stdout=pipe, text=True) for n in names]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.communicate(timeout=120)[1] for writer in writers] == [None, None]
+    assert [writer.returncode for writer in writers] == [0, 0]
+    lines = (root / "both.txt").read_text().split("\n")
+    assert [line for line in lines if not line.endswith(" done;")] == []
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+async def test_a_folder_that_stays_locked_is_a_failure_and_changes_nothing(
+    tools: Toolset, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taofold.tools.jail._LONGEST_WAIT", 0.01)
+    with locked(root):
+        for name, more in (
+            ("edit_file", {"old": "Main", "new": "x"}),
+            ("write_file", {"content": ""}),
+        ):
+            outcome = await use(tools, name, path="notes.md", **more)
+            assert outcome.status == "failure"
+            assert "has locked its directory" in outcome.value
+        assert (root / "notes.md").read_text() == "Main things\n"
+    assert (await use(tools, "write_file", path="notes.md", content="x")).status == "success"
+
+
+async def test_a_file_system_without_locks_is_written(
+    tools: Toolset, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_: Any) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr("taofold.tools.jail.fcntl.flock", unsupported)
+    assert (await use(tools, "write_file", path="notes.md", content="x")).status == "success"
 
 
 async def test_all_replaces_every_place(tools: Toolset, root: Path) -> None:

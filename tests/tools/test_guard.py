@@ -15,6 +15,7 @@ from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools import containment as guard
 from taofold.tools.command import command_tool
 from taofold.tools.containment import Containment
+from tests.ports import PATIENCE
 from tests.prerequisites import CONTAINMENT, NOT_ROOT
 
 pytestmark = pytest.mark.anyio
@@ -85,7 +86,7 @@ async def test_a_cancelled_command_leaves_nothing_behind(box: Tool, root: Path) 
     ctx.on_progress = lambda text: heard.set()
     busy = "echo go; while :; do mkdir -p .git/hooks .taofold/x; done 2>/dev/null"
     task = asyncio.ensure_future(use(box, busy, ctx))
-    await asyncio.wait_for(heard.wait(), 10)
+    await asyncio.wait_for(heard.wait(), PATIENCE)
     assert sorted(path.name for path in root.iterdir()) == [".git", ".taofold"]
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -101,10 +102,10 @@ async def test_a_command_that_ends_does_not_unprotect_another_in_the_same_root(
     ctx.on_progress = lambda text: heard.set()
     script = "echo go; while [ ! -e go ]; do sleep 0.01; done; mkdir -p .git/hooks && echo evil"
     task = asyncio.ensure_future(use(box, script, ctx))
-    await asyncio.wait_for(heard.wait(), 10)
+    await asyncio.wait_for(heard.wait(), PATIENCE)
     await use(command_tool(root, contain="always"), "true")
     (root / "go").touch()
-    assert "evil" not in (await asyncio.wait_for(task, 10)).value
+    assert "evil" not in (await asyncio.wait_for(task, PATIENCE)).value
     assert [path.name for path in root.iterdir()] == ["go"]
 
 
@@ -139,7 +140,7 @@ async def test_the_stubs_stay_until_the_containers_first_process_has_ended(root:
     assert (root / ".git").is_dir()
     assert process.stdin is not None
     process.stdin.close()
-    await asyncio.wait_for(asyncio.gather(task, process.wait()), 10)
+    await asyncio.wait_for(asyncio.gather(task, process.wait()), PATIENCE)
     assert not (root / ".git").exists()
 
 

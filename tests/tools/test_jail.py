@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taofold.tools.jail import Jail, OutsideJail, jail
+from tests.ports import PATIENCE
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 SECRET = b"SECRET: never to be read or changed"
@@ -181,7 +182,7 @@ def test_swapping_a_directory_for_a_link_during_use_gains_nothing(
     thread = threading.Thread(target=swap)
     thread.start()
     done = refused = 0
-    until = monotonic() + 20
+    until = monotonic() + PATIENCE
     try:
         while (done < 60 or refused < 60) and monotonic() < until:
             try:

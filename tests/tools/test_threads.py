@@ -8,15 +8,16 @@ import threading
 import pytest
 
 from taofold.tools.threads import Exhausted, Workers
+from tests.ports import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_hanging_calls_do_not_starve_others() -> None:
     pool, release = Workers(), threading.Event()
-    hanging = [asyncio.ensure_future(pool.run(release.wait, 30)) for _ in range(40)]
+    hanging = [asyncio.ensure_future(pool.run(release.wait, PATIENCE)) for _ in range(40)]
     await asyncio.sleep(0)
-    assert await asyncio.wait_for(pool.run(lambda: 7), 5) == 7
+    assert await asyncio.wait_for(pool.run(lambda: 7), PATIENCE / 2) == 7
     release.set()
     assert await asyncio.gather(*hanging) == [True] * 40
 
@@ -30,18 +31,16 @@ async def test_threads_are_reused() -> None:
 async def test_threads_retire_when_idle() -> None:
     pool = Workers(idle_seconds=0.05)
     assert await pool.run(lambda: 1) == 1
-    for _ in range(200):
-        if pool.threads == 0:
-            break
-        await asyncio.sleep(0.01)
-    assert pool.threads == 0
+    async with asyncio.timeout(PATIENCE):
+        while pool.threads:  # noqa: ASYNC110 - threads set no event
+            await asyncio.sleep(0.01)
     assert await pool.run(lambda: 1) == 1
 
 
 @pytest.mark.scenario("PEER-24")
 async def test_a_call_cancelled_before_it_began_never_begins() -> None:
     pool, release, begun = Workers(most=1), threading.Event(), threading.Event()
-    busy = asyncio.ensure_future(pool.run(release.wait, 30))
+    busy = asyncio.ensure_future(pool.run(release.wait, PATIENCE))
     waiting = asyncio.ensure_future(pool.run(begun.set))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -64,11 +63,11 @@ async def test_calls_that_hang_are_counted_and_said() -> None:
 
     def hang(number: int) -> None:
         begun[number].set()
-        release.wait(30)
+        release.wait(PATIENCE)
 
     for number in range(2):
         call = asyncio.ensure_future(pool.run(hang, number))
-        await asyncio.to_thread(begun[number].wait, 30)
+        await asyncio.to_thread(begun[number].wait, PATIENCE)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -76,10 +75,9 @@ async def test_calls_that_hang_are_counted_and_said() -> None:
     with pytest.raises(Exhausted, match="all 2 threads for tools hang"):
         await pool.run(lambda: 7)
     release.set()
-    for _ in range(30_000):
-        if not pool.hanging:
-            break
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(PATIENCE):
+        while pool.hanging:  # noqa: ASYNC110 - threads set no event
+            await asyncio.sleep(0.001)
     assert await pool.run(lambda: 7) == 7
 
 
@@ -121,7 +119,7 @@ def test_ctrl_c_cancels_the_work_and_ends_the_call(interrupt: str, call: str) ->
     """Mutant: the thread of a call inside of a loop goes on after Ctrl-C."""
     code = _SCRIPT.format(interrupt=interrupt, call=call)
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.stdout == "cleaned up\n"
     assert done.stderr.rstrip().endswith("KeyboardInterrupt")

@@ -17,6 +17,8 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import BadArguments, Outcome, RunContext, Tool, as_tool, external, tool
 from taofold.tools.tool import ToolOptions, ToolWarning
+from tests.deadlines import LoopClock
+from tests.ports import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -524,16 +526,17 @@ async def test_a_tool_served_by_the_runtime_says_so_when_called(ctx: RunContext[
 
 @pytest.mark.scenario("TAG-22", "TAO-10")
 async def test_a_hanging_tool_can_be_left_and_what_it_reported_is_kept() -> None:
-    release = threading.Event()
+    release, clock = threading.Event(), LoopClock()
     ctx = RunContext(None)
 
     @tool(effect="read")
     def hang(ctx: RunContext[None]) -> None:
         ctx.report("half")
-        release.wait(30)
+        clock.jump(2 * PATIENCE)
+        release.wait(PATIENCE)
 
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(hang.bind({}).run(ctx), 0.2)
+        await asyncio.wait_for(hang.bind({}).run(ctx), PATIENCE)
     release.set()
     assert ctx.partial == ["half"]
 
@@ -542,7 +545,8 @@ def test_the_decorator_takes_every_option_of_a_tool() -> None:
     """Mutant: a field is forgotten in `ToolOptions`, so that type checkers refuse it."""
     # `aliases` and `renew` are of who makes tools of a server's.
     derived = {
-        "schema", "agent", "function", "signature", "delegated", "aliases", "renew", "undeclared"
+        "schema", "agent", "successor", "function", "signature", "delegated", "aliases", "renew",
+        "undeclared", "confined", "root", "place",
     }  # fmt: skip
     options = {field.name for field in fields(Tool) if field.init} - derived
     assert options == {"name", "description", "tier", "effect", *get_type_hints(ToolOptions)}

@@ -1,243 +1,181 @@
-"""The office: Jira, GitHub, Confluence and Jenkins in one small ASGI application.
+"""The office: Jira, GitHub, Confluence and Jenkins as their documentation describes them.
 
-All data is in memory. A write with an `Idempotency-Key` happens once: the same key returns the same
-answer again, as in real services. `GET /effects/{key}` returns whether the write happened. Run the
-office alone with `uvicorn testops.office:app --port 8787`.
+Each route has the address of the page that documents it. A path, method, parameter or body field
+that the page does not have is refused and recorded in `faults`, so a test can require none.
+`Office.handle` maps a request to an answer. `served` puts it behind a port. The office is also a
+transport of the testops tools, for a rehearsal without a port.
 """
 
-from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Any
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from taofold_testops.client import ServiceRequest, ServiceResponse
+from taofold_testops.settings import Accounts, ServiceAccount
+from testops.confluence_site import ROUTES as CONFLUENCE
+from testops.github_site import ROUTES as GITHUB
+from testops.jenkins_site import ROUTES as JENKINS
+from testops.jira_site import ROUTES as JIRA
+from testops.routing import Answer, Call, Route, body_of
+from testops.world import fresh
 
-from testops.data import JSON, fresh
+ROUTES: Final[tuple[Route, ...]] = (*JIRA, *GITHUB, *CONFLUENCE, *JENKINS)
+USER: Final = "ops@example.org"
+TOKEN: Final = "office-token-4f1d"  # noqa: S105 (of the office only)
+REPOSITORY: Final = "acme/shop"
+SITES: Final = {
+    "jira-cloud": "basic",
+    "jira-server": "bearer",
+    "github": "bearer",
+    "wiki-cloud": "basic",
+    "wiki-server": "bearer",
+    "jenkins": "basic",
+}
+"""Base paths of the sites, with the kind of their authentication."""
 
-Handler = Callable[[Any, Request], Awaitable[JSON] | JSON]
+
+@dataclass(slots=True)
+class Plan:
+    """A disturbance of the next request that fits.
+
+    `answer` replaces the answer. None breaks off the connection. With `done`, the request is
+    carried out first, so that a change happens without its confirmation.
+    """
+
+    method: str
+    part: str
+    answer: Answer | None
+    done: bool = False
+
+
+class Dropped(Exception):
+    """The connection is to be broken off without an answer."""
 
 
 class Office:
-    """The state of all four services, and what can be done to it."""
+    """The four services with one set of data.
 
-    def __init__(self) -> None:
-        self.world: dict[str, Any] = fresh()
+    Args:
+        url: Base URL under which the sites are served.
+        page: Maximum number of items of a page.
+    """
 
-    # Jira
+    def __init__(self, url: str = "https://office.invalid", page: int = 100) -> None:
+        self.url, self.page = url, page
+        self.world = fresh()
+        self.plans: list[Plan] = []
+        self.requests: list[tuple[str, str]] = []
+        self.faults: list[str] = []
+        """Requests that no documentation describes."""
 
-    def search_issues(self, request: Request) -> JSON:
-        words = request.query_params.get("query", "").lower().split()
-        found = [i for i in self.world["issues"].values() if _matches(i, words)]
-        return {"total": len(found), "issues": [_brief(issue) for issue in found]}
+    def accounts(self, *, cloud: bool = True, scoped: bool = True) -> Accounts:
+        """Returns accounts of the office: Atlassian's Cloud or Data Center."""
+        user = USER if cloud else ""
+        kind = "cloud" if cloud else "server"
+        wiki = f"{self.url}/wiki-{kind}{'/wiki' if cloud else ''}"
+        jira = f"{self.url}/jira-{kind}"
+        space = project = ("SHOP",) if scoped else ()
+        return Accounts(
+            ServiceAccount("Jira", jira, TOKEN, user, project, "JIRA_TOKEN"),
+            ServiceAccount(
+                "GitHub", f"{self.url}/github", TOKEN, "", (REPOSITORY,), "GITHUB_TOKEN"
+            ),
+            ServiceAccount("Confluence", wiki, TOKEN, user, space, "CONFLUENCE_TOKEN"),
+            ServiceAccount("Jenkins", f"{self.url}/jenkins", TOKEN, USER, (), "JENKINS_TOKEN"),
+        )
 
-    def get_issue(self, request: Request) -> JSON:
-        return self._issue(request)
+    def disturb(
+        self, method: str, part: str, answer: Answer | None, *, times: int = 1, done: bool = False
+    ) -> None:
+        """Replaces the answers of the next `times` requests whose path has `part`."""
+        self.plans += [Plan(method, part, answer, done) for _ in range(times)]
 
-    async def create_issue(self, request: Request) -> JSON:
-        said = await _body(request, "summary")
-        key = f"SHOP-{max(int(k.partition('-')[2]) for k in self.world['issues']) + 1}"
-        issue = {"key": key, "type": said.get("type", "Bug"), "summary": said["summary"],
-                 "description": said.get("description", ""), "status": "To Do",
-                 "priority": said.get("priority", "Medium"), "labels": [], "links": [],
-                 "comments": []}  # fmt: skip
-        self.world["issues"][key] = issue
-        return {"key": key, "status": "To Do"}
+    async def send(self, request: ServiceRequest) -> ServiceResponse:
+        """Answers without a network, as a transport of the testops tools."""
+        parts = urlsplit(request.url)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        try:
+            answer = self.handle(request.method, target, headers, request.body or b"")
+        except Dropped:
+            raise OSError("dropped") from None
+        sent, body = rendered(answer)
+        return ServiceResponse(
+            answer.status, sent, body[: request.most], cut=len(body) > request.most
+        )
 
-    async def comment(self, request: Request) -> JSON:
-        issue, said = self._issue(request), await _body(request, "text")
-        issue["comments"].append(said["text"])
-        return {"key": issue["key"], "comments": len(issue["comments"])}
+    def handle(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes
+    ) -> Answer:
+        """Returns the answer to one request. `target` is the escaped path with the query."""
+        self.requests.append((method, target))
+        for plan in self.plans:
+            if plan.method == method and plan.part in target:
+                self.plans.remove(plan)
+                if plan.done:
+                    self._answer(method, target, headers, content)
+                if plan.answer is None:
+                    raise Dropped
+                return plan.answer
+        return self._answer(method, target, headers, content)
 
-    async def transition(self, request: Request) -> JSON:
-        issue, said = self._issue(request), await _body(request, "status")
-        before, issue["status"] = issue["status"], said["status"]
-        return {"key": issue["key"], "from": before, "to": issue["status"]}
+    def _answer(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes
+    ) -> Answer:
+        path, _, asked = target.partition("?")
+        site, slash, rest = path.removeprefix("/").partition("/")
+        if site not in SITES or any(unquote(part) in ("", ".", "..") for part in rest.split("/")):
+            return self._fault(f"{method} {target}: no site, or an unclean path", 404)
+        if headers.get("authorization") != _credentials(SITES[site]):
+            return Answer(401, {"message": "Bad credentials"})
+        found = [
+            (one, values)
+            for one in ROUTES
+            if site in one.sites and (values := one.match(slash + rest)) is not None
+        ]
+        if not found:
+            return self._fault(f"{method} {target}: no such path", 404)
+        fitting = [(one, values) for one, values in found if one.method == method]
+        if not fitting:
+            return self._fault(f"{method} {target}: no such method", 405)
+        one, values = fitting[0]
+        query = dict(parse_qsl(asked, keep_blank_values=True, strict_parsing=bool(asked)))
+        wrong = set() if one.open_query else set(query) - one.query
+        if wrong:
+            return self._fault(f"{method} {target}: undocumented parameter {sorted(wrong)}", 400)
+        body, problem = body_of(one, headers, content)
+        if problem:
+            return self._fault(f"{method} {target}: {problem}", 400)
+        return one.handler(
+            Call(self.url, self.page, self.world, site, values, query, body, headers)
+        )
 
-    async def link(self, request: Request) -> JSON:
-        issue, said = self._issue(request), await _body(request, "other")
-        other = self._of("issues", said["other"])
-        if other["key"] not in issue["links"]:
-            issue["links"].append(other["key"])
-        return {"key": issue["key"], "links": issue["links"]}
-
-    async def label(self, request: Request) -> JSON:
-        issue, said = self._issue(request), await _body(request, "label")
-        issue["labels"] = sorted({*issue["labels"], said["label"]})
-        return {"key": issue["key"], "labels": issue["labels"]}
-
-    # GitHub
-
-    def get_commit(self, request: Request) -> JSON:
-        return self._of("commits", request.path_params["sha"])
-
-    def get_pull(self, request: Request) -> JSON:
-        return self._of("pulls", request.path_params["number"])
-
-    async def create_branch(self, request: Request) -> JSON:
-        said = await _body(request, "name")
-        if said["name"] in self.world["branches"]:
-            raise HTTPException(409, f"the branch {said['name']!r} exists")
-        base = said.get("base", "main")
-        self.world["branches"][said["name"]] = self._of("branches", base)
-        return {"branch": said["name"], "base": base}
-
-    async def create_pull(self, request: Request) -> JSON:
-        said = await _body(request, "title", "head")
-        self._of("branches", said["head"])
-        number = max(self.world["pulls"]) + 1
-        self.world["pulls"][number] = {
-            "number": number, "title": said["title"], "author": "copilot", "state": "open",
-            "head": said["head"], "base": said.get("base", "main"), "checks": "pending",
-            "commits": []}  # fmt: skip
-        return {"number": number, "state": "open"}
-
-    async def update_file(self, request: Request) -> JSON:
-        said = await _body(request, "branch", "path", "content")
-        self._of("branches", said["branch"])
-        self.world["files"][said["path"]] = said["content"]
-        return {"path": said["path"], "branch": said["branch"], "bytes": len(said["content"])}
-
-    def merge(self, request: Request) -> JSON:
-        pull = self._of("pulls", request.path_params["number"])
-        if pull["state"] != "open":
-            raise HTTPException(409, f"pull request {pull['number']} is {pull['state']}")
-        pull["state"] = "merged"
-        return {"number": pull["number"], "state": "merged"}
-
-    def rerun(self, request: Request) -> JSON:
-        flow = self._of("workflows", request.path_params["id"])
-        flow["attempts"] += 1
-        flow["state"] = "queued"
-        return flow
-
-    # Confluence, Jenkins, the dashboard and the test runs
-
-    def search_pages(self, request: Request) -> JSON:
-        words = request.query_params.get("query", "").lower().split()
-        return {"pages": [page for page in self.world["pages"] if _matches(page, words)]}
-
-    def job(self, request: Request) -> JSON:
-        builds = self._of("builds", request.path_params["job"])
-        return {"job": request.path_params["job"], "last": builds[0], "before": builds[1:3]}
-
-    async def build(self, request: Request) -> JSON:
-        builds, said = self._of("builds", request.path_params["job"]), await _body(request)
-        number = builds[0]["number"] + 1
-        branch = said.get("branch", "main")
-        builds.insert(0, {"number": number, "result": "QUEUED", "branch": branch, "seconds": 0})
-        return {"job": request.path_params["job"], "number": number, "result": "QUEUED"}
-
-    def metrics(self, request: Request) -> JSON:
-        builds = [build for job in self.world["builds"].values() for build in job]
-        red = [build for build in builds if build["result"] == "FAILURE"]
-        bugs = [issue for issue in self.world["issues"].values() if issue["status"] != "Done"]
-        states = Counter(run["state"] for run in self.world["testruns"].values())
-        return {
-            "builds": len(builds),
-            "failed_builds": len(red),
-            "open_bugs": len(bugs),
-            "test_runs": dict(states),
-        }
-
-    def retry(self, request: Request) -> JSON:
-        run = self._of("testruns", request.path_params["id"])
-        run["retries"] += 1
-        run["state"] = "queued"
-        return run
-
-    def cancel(self, request: Request) -> JSON:
-        run = self._of("testruns", request.path_params["id"])
-        if run["state"] not in ("running", "queued"):
-            raise HTTPException(409, f"test run {run['id']} is {run['state']}")
-        run["state"] = "cancelled"
-        return run
-
-    def effect(self, request: Request) -> JSON:
-        return {"happened": request.path_params["key"] in self.world["effects"]}
-
-    def _issue(self, request: Request) -> Any:
-        return self._of("issues", request.path_params["key"])
-
-    def _of(self, kind: str, key: Any) -> Any:
-        if key not in self.world[kind]:
-            known = ", ".join(str(one) for one in list(self.world[kind])[:8])
-            raise HTTPException(404, f"no {kind[:-1]} {key!r}; there are {known}")
-        return self.world[kind][key]
-
-    async def answer(self, handler: Handler, request: Request) -> Response:
-        """Returns the handler's answer. A completed write is not repeated."""
-        key = request.headers.get("idempotency-key", "")
-        known = self.world["effects"].get(key) if key else None
-        if known is not None:
-            return JSONResponse(known)
-        said = handler(self, request)
-        told = said if isinstance(said, dict) else await said
-        if key:
-            self.world["effects"][key] = told
-        return JSONResponse(told)
+    def _fault(self, text: str, status: int) -> Answer:
+        self.faults.append(text)
+        return Answer(status, {"message": f"Not documented: {text}"})
 
 
-ROUTES: tuple[tuple[str, str, Any], ...] = (
-    ("GET", "/jira/issues", Office.search_issues),
-    ("POST", "/jira/issues", Office.create_issue),
-    ("GET", "/jira/issues/{key}", Office.get_issue),
-    ("POST", "/jira/issues/{key}/comments", Office.comment),
-    ("POST", "/jira/issues/{key}/transition", Office.transition),
-    ("POST", "/jira/issues/{key}/links", Office.link),
-    ("POST", "/jira/issues/{key}/labels", Office.label),
-    ("GET", "/github/commits/{sha}", Office.get_commit),
-    ("GET", "/github/pulls/{number:int}", Office.get_pull),
-    ("POST", "/github/branches", Office.create_branch),
-    ("POST", "/github/pulls", Office.create_pull),
-    ("PUT", "/github/files", Office.update_file),
-    ("POST", "/github/pulls/{number:int}/merge", Office.merge),
-    ("POST", "/github/workflows/{id}/rerun", Office.rerun),
-    ("GET", "/confluence/pages", Office.search_pages),
-    ("GET", "/jenkins/jobs/{job}", Office.job),
-    ("POST", "/jenkins/jobs/{job}/builds", Office.build),
-    ("GET", "/dashboard/metrics", Office.metrics),
-    ("POST", "/testruns/{id}/retry", Office.retry),
-    ("POST", "/testruns/{id}/cancel", Office.cancel),
-    ("GET", "/effects/{key}", Office.effect),
-)
+def _credentials(kind: str) -> str:
+    """Returns the header that a site requires.
+
+    Sources: https://developer.atlassian.com/cloud/jira/platform/basic-auth-for-rest-apis/,
+    https://confluence.atlassian.com/enterprise/using-personal-access-tokens-1026032365.html,
+    https://docs.github.com/en/rest/authentication/authenticating-to-the-rest-api and
+    https://www.jenkins.io/doc/book/system-administration/authenticating-scripted-clients/
+    """
+    if kind == "bearer":
+        return f"Bearer {TOKEN}"
+    return f"Basic {base64.b64encode(f'{USER}:{TOKEN}'.encode()).decode()}"
 
 
-def create(office: Office | None = None) -> Starlette:
-    """An application around `office`, or around a fresh one."""
-    served = office or Office()
-
-    def route(method: str, path: str, handler: Any) -> Route:
-        async def endpoint(request: Request) -> Response:
-            return await served.answer(handler, request)
-
-        return Route(path, endpoint, methods=[method], name=handler.__name__)
-
-    async def told(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return JSONResponse({"error": error.detail}, error.status_code)
-
-    routes = [route(*one) for one in ROUTES]
-    return Starlette(routes=routes, exception_handlers={HTTPException: told})
-
-
-def _matches(entry: JSON, words: list[str]) -> bool:
-    text = str([value for value in entry.values() if isinstance(value, str | list)]).lower()
-    return all(word in text for word in words)
-
-
-def _brief(issue: JSON) -> JSON:
-    return {name: issue[name] for name in ("key", "summary", "status", "priority")}
-
-
-async def _body(request: Request, *needed: str) -> JSON:
-    said = await request.json() if await request.body() else {}
-    missing = [name for name in needed if not said.get(name)]
-    if missing:
-        raise HTTPException(422, f"missing: {', '.join(missing)}")
-    return said
-
-
-app = create()
+def rendered(answer: Answer) -> tuple[dict[str, str], bytes]:
+    """Returns the headers, in lower case, and the body of an answer."""
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    if answer.value is None:
+        return headers, b""
+    if isinstance(answer.value, str):
+        return {"content-type": "text/plain", **headers}, answer.value.encode()
+    return {"content-type": "application/json", **headers}, json.dumps(answer.value).encode()

@@ -1,8 +1,8 @@
 """The copilot with a scripted model: **no language model**, no key and no network.
 
-It shows a batch, a child run, a card, a confirmation and a streamed answer, with the real tools,
-policy and office. Serve it with `taofold serve testops.rehearsal:agent` from this folder. The
-script ignores the request.
+It shows a batch, a child run, a card, a confirmation and a streamed answer, with the real tools and
+policy. The services are an `Office`. Serve it with `taofold serve testops.rehearsal:agent` from
+this folder. The script ignores the request.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from typing import Any
 from taofold import Agent, Limits, Policy, Tier
 from taofold.core.values import Profile, Reply, Usage
 from taofold.runtime.model import OnText, Request
-from testops.tools import TOOLS
+from taofold_testops.tools import toolset
+from testops.office import Office
 
 Line = tuple[str, str, list[tuple[str, dict[str, Any], str]]]
 """Thought type, thought, and actions: tool, parameters, rationale."""
@@ -36,7 +37,7 @@ COPILOT: tuple[Line, ...] = (
 )  # fmt: skip
 ARCHIVIST: tuple[Line, ...] = (
     ("goal", "I search the wiki for rounding.",
-     [("confluence_search", {"query": "rounding refunds"}, "the runbook on money")]),
+     [("confluence_search", {"cql": "text ~ rounding"}, "the runbook on money")]),
 )  # fmt: skip
 ANSWER = (
     "Build 482 of checkout is red because commit 9f3c2e1 (mara, PR 77) rounds refunds with "
@@ -52,10 +53,10 @@ class Script:
         self._lines, self._answer, self._pace = lines, answer, pace
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """The line that is due after the replies in the conversation."""
-        spoken = sum(message.role == "assistant" for message in request.conversation)
-        heard = request.conversation[-1].content
-        text = self._line(spoken) if spoken < len(self._lines) else self._close(heard)
+        """Returns the next line of the script."""
+        number = sum(message.role == "assistant" for message in request.conversation)
+        last = request.conversation[-1].content
+        text = self._line(number) if number < len(self._lines) else self._close(last)
         for start in range(0, len(text), 24):
             await asyncio.sleep(self._pace)
             if on_text is not None:
@@ -65,7 +66,7 @@ class Script:
         return Reply(text, usage=usage, model=self.name, finish="stop")
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """A script costs nothing."""
+        """Returns 0: a script costs nothing."""
         return 0.0
 
     def _line(self, number: int) -> str:
@@ -73,29 +74,36 @@ class Script:
         calls = [{"tool": t, "parameters": p, "rationale": why} for t, p, why in actions]
         return json.dumps({"thought": thought, "thought_type": kind, "actions": calls})
 
-    def _close(self, heard: str) -> str:
-        said, kind, thought = self._answer, "synthesis", "That explains it."
-        if "denied by" in heard:
-            said += " You did not want the last change, so I left it."
+    def _close(self, last: str) -> str:
+        text, kind, thought = self._answer, "synthesis", "That explains it."
+        if "denied by" in last:
+            text += " You did not want the last change, so I left it."
             kind, thought = "exception", "The last change was denied: I say what is known."
-        last = {"tool": "finish", "parameters": {"answer": said}, "rationale": "all is known"}
-        return json.dumps({"thought": thought, "thought_type": kind, "action": last})
+        end = {"tool": "finish", "parameters": {"answer": text}, "rationale": "all is known"}
+        return json.dumps({"thought": thought, "thought_type": kind, "action": end})
 
 
-def rehearsal(pace: float = 0.04) -> Agent:
-    """Returns the copilot with its script. `pace` is in seconds per piece of text."""
+def rehearsal(pace: float = 0.04, office: Office | None = None) -> Agent:
+    """Returns the copilot with its script, its tools and an office.
+
+    Args:
+        pace: Seconds per piece of text.
+        office: The services. None for new ones.
+    """
+    office = office or Office()
+    tools = toolset(office.accounts(), office)
     policy = Policy(approve_seconds=300, production_tiers={"jenkins_trigger_build": Tier.CONFIRM})
     archive = "Refunds round half up; Python's round() must not be used (runbook, page 4711)."
     archivist = Agent(
         Script("script:archivist", ARCHIVIST, archive, pace),
         name="archivist",
         description="Knows what the team wrote down.",
-        tools=[TOOLS.filtered(["confluence_search"])],
+        tools=[tools.filtered(["confluence_search"])],
     )
     return Agent(
         Script("script:testops", COPILOT, ANSWER, pace),
         name="testops",
-        tools=[TOOLS, archivist.as_tool("ask_archivist")],
+        tools=[tools, archivist.as_tool("ask_archivist")],
         limits=Limits(steps=8, model_calls=12, tool_calls=12),
         policy=policy,
     )

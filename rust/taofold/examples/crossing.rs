@@ -190,7 +190,8 @@ impl Scenario {
         });
         Task {
             strict: self.strict,
-            native: self.profile.native_tools,
+            native: self.profile.native_tools && (!self.tools.is_empty() || !self.strict),
+            enforces_schema: self.profile.json_schema,
             window: self.profile.window,
             offers: offers.collect(),
             ..Task::new(self.goal.as_str())

@@ -90,6 +90,24 @@ pub struct Note {
     pub data: Object,
 }
 
+/// A rule of form that a reply breaks, and the message about it for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lack {
+    /// The name of the rule.
+    pub rule: String,
+    /// The message.
+    pub detail: String,
+}
+
+/// The verdict on the form of a readable reply. Like a note, it has no key of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Assess {
+    /// The broken rules.
+    pub lacks: Vec<Lack>,
+    /// True if the model is asked again for what the reply lacks.
+    pub refused: bool,
+}
+
 /// An operation that a strategy yields.
 #[derive(Debug)]
 pub enum Effect {
@@ -101,6 +119,8 @@ pub enum Effect {
     Act(Box<Act>),
     /// Records data.
     Note(Note),
+    /// Judges the form of a reply. Resolves to the recorded verdict on a recorded reply.
+    Assess(Assess),
     /// Runs strategies concurrently, each to its end.
     Fork(Vec<Coroutine<()>>),
 }
@@ -114,6 +134,8 @@ pub enum Resolution {
     Reply(Box<Reply>, Conversation),
     /// The result of [`Effect::Act`].
     Observations(Vec<Observation>),
+    /// The result of [`Effect::Assess`]: the verdict that counts.
+    Assessed(Assess),
     /// The result of [`Effect::Note`] and [`Effect::Fork`].
     Done,
     /// A limit stops the strategy. It may return a partial answer and yields no further effect.
@@ -136,11 +158,23 @@ pub struct Outlook {
 }
 
 /// A limit stops the strategy in the middle of a turn.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Error)]
 #[error("stopped: {reason}")]
 pub struct Halt {
     /// The stop reason.
     pub reason: String,
+    /// The error message, if the strategy cannot continue.
+    pub error: String,
+}
+
+impl Halt {
+    /// Returns the halt of a strategy that cannot continue.
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self {
+            reason: "error".to_owned(),
+            error: error.into(),
+        }
+    }
 }
 
 /// The answer that a strategy returns.
@@ -185,6 +219,9 @@ impl Answer {
 
 impl From<Halt> for Answer {
     fn from(halt: Halt) -> Self {
+        if !halt.error.is_empty() {
+            return Self::error(halt.error);
+        }
         Self::stopped(halt.reason)
     }
 }
@@ -288,6 +325,18 @@ impl Scope {
         self.perform(Effect::Note(note)).await.map(drop)
     }
 
+    /// Returns the verdict on a reply that counts: the recorded one, or else `verdict`.
+    ///
+    /// # Errors
+    ///
+    /// [`Halt`] if a limit stops the strategy.
+    pub async fn assess(&self, verdict: Assess) -> Result<Assess, Halt> {
+        match self.perform(Effect::Assess(verdict)).await? {
+            Resolution::Assessed(verdict) => Ok(verdict),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Runs branches concurrently and returns their results in order.
     ///
     /// # Errors
@@ -313,6 +362,7 @@ impl Scope {
         let complete: Option<Vec<T>> = results.drain(..).collect();
         complete.ok_or_else(|| Halt {
             reason: "error".to_owned(),
+            ..Halt::default()
         })
     }
 }
@@ -322,6 +372,7 @@ fn unexpected(resolution: &Resolution) -> Halt {
     debug_assert!(false, "unexpected resolution {resolution:?}");
     Halt {
         reason: "error".to_owned(),
+        ..Halt::default()
     }
 }
 
@@ -441,6 +492,7 @@ mod tests {
         assert!(matches!(strategy.start(), Ok(Resumed::Yielded(_))));
         let halt = Halt {
             reason: "budget".to_owned(),
+            ..Halt::default()
         };
         let Ok(Resumed::Complete(answer)) = strategy.resume(Resolution::Halt(halt)) else {
             panic!("not complete");

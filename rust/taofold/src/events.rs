@@ -270,6 +270,12 @@ pub struct Replied {
     /// True if a mask replaced a secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub masked: bool,
+    /// The tools that a search of the provider has found.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub found: Vec<String>,
+    /// The active agent; empty for the one with which the run began.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub agent: String,
 }
 
 /// A hook changed the model call at `key`.
@@ -279,7 +285,7 @@ pub struct Hooked {
     pub key: String,
     /// The hook.
     pub hook: String,
-    /// `before_model` or `after_model`.
+    /// `before_model`, `after_model` or `before_tool`.
     pub point: String,
     /// The reason why the hook ends the run.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -287,6 +293,48 @@ pub struct Hooked {
     /// An additional message for the model.
     #[serde(default, skip_serializing_if = "is_default")]
     pub message: String,
+    /// True if the message stays complete when older steps are shortened.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub pinned: bool,
+    /// The index of the action in its batch; none for a model call.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub index: Option<u64>,
+    /// The changed values before the change.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub before: Option<Object>,
+    /// The changed values after the change.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub after: Option<Object>,
+}
+
+/// Another agent became the active one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HandedOff {
+    /// The key of the effect.
+    pub key: String,
+    /// The agent that continues the run.
+    pub agent: String,
+    /// The agent that was active before.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub before: String,
+    /// The reason of the model.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reason: String,
+    /// The model's name.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub model: String,
+    /// The capabilities of the model.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub profile: Profile,
+    /// The digest of the policy.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub policy: String,
+    /// Settings of the agent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub settings: Object,
+    /// True if a mask replaced a secret in the settings.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub masked: bool,
 }
 
 /// The provider failed after its retries.
@@ -298,6 +346,29 @@ pub struct AskFailed {
     pub kind: String,
     /// The provider's error message.
     pub message: String,
+}
+
+/// Consumption that no reply reports: of a model call without a reply, or of a tool.
+///
+/// Only the Python runtime records it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Charged {
+    /// The key of the effect.
+    pub key: String,
+    /// The tokens and the cost.
+    pub usage: Usage,
+    /// The model that was asked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub model: String,
+    /// The tool that reported it; empty if a model call failed or was cut off.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tool: String,
+    /// True if the provider did not report it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub estimated: bool,
+    /// The active agent; empty for the one with which the run began.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub agent: String,
 }
 
 /// A rule of the loop was broken.
@@ -425,6 +496,9 @@ pub struct Resolved {
     /// True if a mask replaced a secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub masked: bool,
+    /// The principal whose rights were checked. This runtime records none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<Principal>,
 }
 
 /// A tool call is about to start.
@@ -506,6 +580,76 @@ pub struct DecisionRefused {
     pub at: u64,
 }
 
+/// The files of `folder` were stored as `tree`, after `step` steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshotted {
+    /// The number of complete steps.
+    pub step: u64,
+    /// The state of the files; empty if nothing was stored.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tree: String,
+    /// The folder.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub folder: String,
+    /// The number of files.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub files: u64,
+    /// Paths that the state does not hold.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub left_out: Vec<String>,
+    /// The number of further ones.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub more: u64,
+    /// The calls of the step that changed nothing but files of the state: key and index.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub held: Vec<(String, u64)>,
+    /// The reason why nothing was stored.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub why: String,
+}
+
+/// The files of `step` were restored from `tree` in `folder`, where the run continues.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Restored {
+    /// The number of complete steps.
+    pub step: u64,
+    /// The state of the files; empty if they were left as they were.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tree: String,
+    /// The folder.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub folder: String,
+    /// Later calls whose effects outside of the files were not undone.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kept: Vec<String>,
+}
+
+/// The effect of a call was undone after a rewind, or was to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compensated {
+    /// The effect to which the call belongs.
+    pub key: String,
+    /// The number of the call's `started_once`.
+    pub start: u64,
+    /// `started`, `done`, `failed` or `declined`.
+    pub status: String,
+    /// The place of the call in its batch.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub index: u64,
+    /// The decider.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub by: String,
+    /// The reason of a failure.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub why: String,
+    /// The child run that made the call; empty for a call of the run itself.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub run: String,
+    /// The step and the tool of the call.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub call: String,
+}
+
 /// An action changed the state variable `name`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Updated {
@@ -574,8 +718,12 @@ pub enum Event {
     Replied(Replied),
     /// A hook changed the model call at `key`.
     Hooked(Hooked),
+    /// Another agent became the active one.
+    HandedOff(HandedOff),
     /// The provider failed after its retries.
     AskFailed(AskFailed),
+    /// Consumption that no reply reports.
+    Charged(Charged),
     /// A rule of the loop was broken.
     Violated(Violated),
     /// Opaque content is no longer sent back from the first `messages` messages.
@@ -598,6 +746,12 @@ pub enum Event {
     Observed(Observed),
     /// A principal without the required role tried to decide.
     DecisionRefused(DecisionRefused),
+    /// The files of a folder were stored after a step.
+    Snapshotted(Snapshotted),
+    /// The files of a step were restored in a folder.
+    Restored(Restored),
+    /// The effect of a call was undone after a rewind.
+    Compensated(Compensated),
     /// An action changed the state variable `name`.
     Updated(Updated),
     /// The run waits. It needs no process, only its records.
@@ -627,7 +781,9 @@ into_event!(
     PromptChanged,
     Replied,
     Hooked,
+    HandedOff,
     AskFailed,
+    Charged,
     Violated,
     Cut,
     Compacted,
@@ -639,6 +795,9 @@ into_event!(
     StartedOnce,
     Observed,
     DecisionRefused,
+    Snapshotted,
+    Restored,
+    Compensated,
     Updated,
     Parked,
     Rewound,
@@ -700,6 +859,7 @@ impl Resolved {
             decided,
             imported: false,
             masked: false,
+            principal: None,
         }
     }
 }
@@ -726,7 +886,12 @@ impl Event {
     pub fn timed(&self) -> bool {
         !matches!(
             self,
-            Self::RunStarted(_) | Self::Forked(_) | Self::Resumed(_) | Self::Rewound(_)
+            Self::RunStarted(_)
+                | Self::Forked(_)
+                | Self::Resumed(_)
+                | Self::Restored(_)
+                | Self::Compensated(_)
+                | Self::Rewound(_)
         )
     }
 
@@ -742,6 +907,9 @@ impl Event {
                 | Self::Cut(_)
                 | Self::Compacted(_)
                 | Self::DecisionRefused(_)
+                | Self::Snapshotted(_)
+                | Self::Restored(_)
+                | Self::Compensated(_)
         )
     }
 
@@ -755,7 +923,11 @@ impl Event {
                 | Self::Forked(_)
                 | Self::Resumed(_)
                 | Self::PromptChanged(_)
+                | Self::Charged(_)
                 | Self::DecisionRefused(_)
+                | Self::Snapshotted(_)
+                | Self::Restored(_)
+                | Self::Compensated(_)
                 | Self::Updated(_)
                 | Self::Parked(_)
                 | Self::Rewound(_)
@@ -783,7 +955,9 @@ impl Event {
             Self::PromptChanged(event) => &event.key,
             Self::Replied(event) => &event.key,
             Self::Hooked(event) => &event.key,
+            Self::HandedOff(event) => &event.key,
             Self::AskFailed(event) => &event.key,
+            Self::Charged(event) => &event.key,
             Self::Violated(event) => &event.key,
             Self::Cut(event) => &event.key,
             Self::Compacted(event) => &event.key,
@@ -794,6 +968,7 @@ impl Event {
             Self::Started(event) => &event.key,
             Self::StartedOnce(event) => &event.key,
             Self::Observed(event) => &event.key,
+            Self::Compensated(event) => &event.key,
             _ => "",
         }
     }
@@ -806,6 +981,7 @@ impl Event {
             Self::Started(event) => Some(event.index),
             Self::StartedOnce(event) => Some(event.index),
             Self::Observed(event) => Some(event.index),
+            Self::Compensated(event) => Some(event.index),
             _ => None,
         }
     }
@@ -821,7 +997,9 @@ impl Event {
             Self::PromptChanged(_) => "prompt_changed",
             Self::Replied(_) => "replied",
             Self::Hooked(_) => "hooked",
+            Self::HandedOff(_) => "handed_off",
             Self::AskFailed(_) => "ask_failed",
+            Self::Charged(_) => "charged",
             Self::Violated(_) => "violated",
             Self::Cut(_) => "cut",
             Self::Compacted(_) => "compacted",
@@ -833,6 +1011,9 @@ impl Event {
             Self::StartedOnce(_) => "started_once",
             Self::Observed(_) => "observed",
             Self::DecisionRefused(_) => "decision_refused",
+            Self::Snapshotted(_) => "snapshotted",
+            Self::Restored(_) => "restored",
+            Self::Compensated(_) => "compensated",
             Self::Updated(_) => "updated",
             Self::Parked(_) => "parked",
             Self::Rewound(_) => "rewound",
@@ -922,6 +1103,13 @@ mod tests {
         let text = r#"{"e":"parked","reason":"x","elapsed":7}"#;
         let (event, elapsed) = decode(text).unwrap();
         assert_eq!(elapsed, Some(7));
+        assert_eq!(encode(&event, elapsed).unwrap(), text);
+    }
+
+    #[test]
+    fn a_change_by_a_hook_round_trips() {
+        let text = r#"{"e":"hooked","key":"1","hook":"H","point":"before_tool","index":0,"before":{"a":5},"after":{"a":6}}"#;
+        let (event, elapsed) = decode(text).unwrap();
         assert_eq!(encode(&event, elapsed).unwrap(), text);
     }
 

@@ -9,6 +9,7 @@ pub mod content;
 pub mod effects;
 pub mod errors;
 pub mod events;
+mod evidence;
 pub mod flow;
 mod folders;
 pub mod json;

@@ -84,6 +84,8 @@ pub struct RunState {
     pub waiting_for: String,
     /// The start of the run.
     pub started: Option<Box<RunStarted>>,
+    /// The active agent.
+    pub agent: String,
     /// Variables of the run.
     pub data: Object,
     /// Complete steps.
@@ -176,8 +178,14 @@ impl RunState {
                 self.data.clone_from(&event.data);
                 self.masked = event.masked;
                 self.started = Some(Box::new(event.clone()));
+                self.agent.clone_from(&event.agent);
+            }
+            Event::HandedOff(event) => {
+                self.agent.clone_from(&event.agent);
+                self.masked = self.masked || event.masked;
             }
             Event::Replied(event) => self.count_reply(event),
+            Event::Charged(event) => self.consume(&event.model, &event.usage),
             Event::Proposed(event) => {
                 let slots = event.actions.iter().cloned().map(Slot::new);
                 let step = OpenStep {
@@ -243,7 +251,10 @@ impl RunState {
             | Event::Violated(_)
             | Event::Cut(_)
             | Event::Compacted(_)
-            | Event::DecisionRefused(_) => {}
+            | Event::DecisionRefused(_)
+            | Event::Snapshotted(_)
+            | Event::Restored(_)
+            | Event::Compensated(_) => {}
         }
         self.at = record.at;
         self.active_ms = self.active_ms.saturating_add(active);
@@ -272,9 +283,13 @@ impl RunState {
     fn count_reply(&mut self, event: &Replied) {
         self.model_calls += u64::from(!event.cached);
         self.masked |= event.masked;
-        self.usage.add(&event.usage);
-        let by_model = self.usage_by_model.entry(event.model.clone());
-        by_model.or_default().add(&event.usage);
+        self.consume(&event.model, &event.usage);
+    }
+
+    fn consume(&mut self, model: &str, usage: &Usage) {
+        self.usage.add(usage);
+        let by_model = self.usage_by_model.entry(model.to_owned());
+        by_model.or_default().add(usage);
     }
 
     fn count_child(&mut self, event: &Observed) {
@@ -431,6 +446,7 @@ pub fn fold(records: &[Record]) -> Result<RunState, LogError> {
     for record in records.iter().filter(|it| !surviving.contains(&it.seq)) {
         match &record.event {
             Event::Replied(event) => state.count_reply(event),
+            Event::Charged(event) => state.consume(&event.model, &event.usage),
             Event::Observed(event) => state.count_child(event),
             _ => {}
         }

@@ -2,13 +2,19 @@
 //!
 //! An imported document becomes the records of a run, which fold and can be judged but replay
 //! nothing. Unknown thought types and statuses become `reasoning` and `partial`, with a recorded
-//! violation.
+//! violation. `Gaps` are recorded beside a turn, so that an export states no time that its document
+//! did not state.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::errors::ConfigError;
 use crate::events::{
-    Event, Observed, Proposed, Record, RunFinished, RunStarted, Started, StartedOnce, Violated,
+    Event, Noted, Observed, Proposed, Record, RunFinished, RunStarted, Started, StartedOnce,
+    Violated,
 };
-use crate::json::{Object, Value, json};
+use crate::json::{Object, Value, json, to_value};
 use crate::log::ndjson::iso;
 use crate::state::live;
 use crate::strategy::object;
@@ -19,6 +25,51 @@ use crate::values::{
 
 /// The strategy name of a run imported from a document.
 const IMPORTED: &str = "imported";
+/// The kind of the note that holds [`Gaps`].
+const GAPS: &str = "gaps";
+
+/// The missing times of a turn, and its observations without an action, by index in the batch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Gaps {
+    #[serde(skip_serializing_if = "is_default")]
+    thought: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    actions: Vec<usize>,
+    #[serde(skip_serializing_if = "is_default")]
+    observations: Vec<usize>,
+    #[serde(skip_serializing_if = "is_default")]
+    durations: Vec<usize>,
+    /// Observations without an action, as the document has them.
+    #[serde(skip_serializing_if = "is_default")]
+    stray: Vec<Value>,
+    /// The document states no time of its start. Only under the key "".
+    #[serde(skip_serializing_if = "is_default")]
+    log: bool,
+    /// The end has no time. Only under the key "".
+    #[serde(skip_serializing_if = "is_default")]
+    outcome: bool,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Returns the gaps by the key of their turn.
+fn gaps_of<'a>(records: impl IntoIterator<Item = &'a Record>) -> HashMap<String, Gaps> {
+    let noted = records
+        .into_iter()
+        .filter_map(|record| match &record.event {
+            Event::Noted(note) if note.kind == GAPS => Some(note),
+            _ => None,
+        });
+    let read = noted.filter_map(|note| {
+        // A foreign log may hold any data here.
+        let gaps = serde_json::from_value(Value::Object(note.data.clone())).ok()?;
+        Some((note.key.clone(), gaps))
+    });
+    read.collect()
+}
 
 /// Parses a document to the records of a run. `at` is the time for entries without a timestamp.
 ///
@@ -32,6 +83,7 @@ pub fn import(text: &str, run: &str, at: i64) -> Result<Vec<Record>, ConfigError
         run: run.to_owned(),
         at,
         records: Vec::new(),
+        listed: Vec::new(),
     };
     let log = match documents.as_slice() {
         [] => {
@@ -56,6 +108,13 @@ pub fn import(text: &str, run: &str, at: i64) -> Result<Vec<Record>, ConfigError
                 top.close()?;
                 read_iteration(&mut writer, &inner, number, "tao_iteration")?;
             }
+            writer.lacks(
+                "",
+                &Gaps {
+                    log: true,
+                    ..Gaps::default()
+                },
+            );
             writer.begin_with_the_first();
         }
     }
@@ -92,14 +151,11 @@ fn read_log(writer: &mut Writer, value: &Value) -> Result<(), ConfigError> {
         start.agent = agent;
     }
     writer.put(start);
-    for (number, iteration) in (1..).zip(log.list("iterations")?) {
-        let path = format!("{path}.iterations.{}", number - 1);
-        read_iteration(writer, &iteration, number, &path)?;
-    }
+    let iterations = log.list("iterations")?;
     for violation in log.list("violations")? {
         let mut fields = Fields::new(&violation, "ralph_tao_log.violations")?;
         let steps = fields.numbers("steps")?;
-        writer.put(Violated {
+        writer.listed.push(Violated {
             key: steps.first().map_or_else(String::new, u64::to_string),
             rule: fields.text("rule")?,
             detail: fields.text("detail")?,
@@ -108,7 +164,23 @@ fn read_log(writer: &mut Writer, value: &Value) -> Result<(), ConfigError> {
         });
         fields.close()?;
     }
-    if let Some(outcome) = log.take("outcome") {
+    for (number, iteration) in (1..).zip(iterations) {
+        let path = format!("{path}.iterations.{}", number - 1);
+        read_iteration(writer, &iteration, number, &path)?;
+    }
+    for violation in writer.listed.clone() {
+        writer.put(violation);
+    }
+    let outcome = log.take("outcome").filter(|it| !it.is_null());
+    writer.lacks(
+        "",
+        &Gaps {
+            log: !dated,
+            outcome: outcome.as_ref().is_some_and(|it| !states(it, "timestamp")),
+            ..Gaps::default()
+        },
+    );
+    if let Some(outcome) = outcome {
         let mut fields = Fields::new(&outcome, "ralph_tao_log.outcome")?;
         let end = RunFinished {
             status: fields.text("status")?,
@@ -143,13 +215,19 @@ fn read_iteration(
     }
     fields.flag("interrupted")?;
     let thought = fields.take("thought");
+    let untimed = !thought.as_ref().is_some_and(|it| states(it, "timestamp"));
     let (thought, at) = read_thought(writer, thought, number, path)?;
     let actions = listed(fields.either("action", "actions")?);
-    let observations = listed(fields.either("observation", "observations")?);
+    let mut observations = listed(fields.either("observation", "observations")?);
     fields.close()?;
-    if observations.len() > actions.len() {
-        return Err(ConfigError::new(path, "an observation without an action"));
-    }
+    let stray = observations.split_off(observations.len().min(actions.len()));
+    let gaps = Gaps {
+        thought: untimed,
+        actions: lacking("timestamp", &actions),
+        observations: lacking("timestamp", &observations),
+        durations: lacking("duration_ms", &observations),
+        ..Gaps::default()
+    };
     let mut calls = Vec::with_capacity(actions.len());
     let mut observations = observations.into_iter();
     for action in &actions {
@@ -167,8 +245,23 @@ fn read_iteration(
         call.started = said.and_then(Value::as_bool).unwrap_or(likely);
         calls.push(call);
     }
+    for _ in &stray {
+        let detail = "an observation without an action".to_owned();
+        writer.mended("R3", detail, number);
+    }
     writer.turn(number, at, thought, calls);
+    writer.lacks(&number.to_string(), &Gaps { stray, ..gaps });
     Ok(())
+}
+
+fn states(value: &Value, key: &str) -> bool {
+    value.get(key).is_some_and(|it| !it.is_null())
+}
+
+/// Returns the indexes of the values that do not state `key`.
+fn lacking(key: &str, values: &[Value]) -> Vec<usize> {
+    let lacking = values.iter().enumerate().filter(|(_, it)| !states(it, key));
+    lacking.map(|(index, _)| index).collect()
 }
 
 fn listed(value: Option<Value>) -> Vec<Value> {
@@ -318,6 +411,8 @@ struct Writer {
     run: String,
     at: i64,
     records: Vec<Record>,
+    /// The violations that the document lists. They are not recorded twice.
+    listed: Vec<Violated>,
 }
 
 impl Writer {
@@ -367,14 +462,28 @@ impl Writer {
         }
     }
 
+    /// Records the gaps of a turn, or of the document under the key "".
+    fn lacks(&mut self, key: &str, gaps: &Gaps) {
+        if *gaps != Gaps::default() {
+            self.put(Noted {
+                key: key.to_owned(),
+                kind: GAPS.to_owned(),
+                data: object(to_value(gaps)),
+            });
+        }
+    }
+
     fn mended(&mut self, rule: &str, detail: String, number: u64) {
-        self.put(Violated {
+        let violation = Violated {
             key: number.to_string(),
             rule: rule.to_owned(),
             detail,
             steps: vec![number],
             ..Violated::default()
-        });
+        };
+        if !self.listed.contains(&violation) {
+            self.put(violation);
+        }
     }
 
     /// Dates a start without its own time, not after the following record.
@@ -413,7 +522,7 @@ impl Fields {
     }
 
     fn has(&self, key: &str) -> bool {
-        self.left.contains_key(key)
+        self.left.get(key).is_some_and(|it| !it.is_null())
     }
 
     fn take(&mut self, key: &str) -> Option<Value> {
@@ -568,19 +677,23 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 /// Returns the run as one `ralph_tao_log` document.
 pub fn document(records: &[Record]) -> Value {
     let live = live(records);
+    let gaps = gaps_of(live.iter().copied());
+    let gaps = |key: &str| gaps.get(key).cloned().unwrap_or_default();
+    let whole = gaps("");
     let mut log = Object::new();
     let run = live.first().map_or("", |record| record.run.as_str());
     log.insert("loop_id".to_owned(), json!(run));
     for record in &live {
         if let Event::RunStarted(start) = &record.event {
             log.insert("task".to_owned(), json!(start.goal));
-            log.insert("timestamp".to_owned(), json!(iso(record.at)));
+            put_time(&mut log, record.at, !whole.log);
             log.insert("agent".to_owned(), json!(start.agent));
             put_filled(&mut log, "model", json!(start.model));
         }
     }
-    let iterations: Vec<Value> = turns(records).iter().map(iteration).collect();
-    log.insert("iterations".to_owned(), Value::Array(iterations));
+    let turns = turns(records);
+    let iterations = turns.iter().map(|turn| iteration(turn, gaps(&turn.key)));
+    log.insert("iterations".to_owned(), iterations.collect());
     for record in &live {
         if let Event::RunFinished(end) = &record.event {
             let mut outcome = object(json!({
@@ -590,34 +703,42 @@ pub fn document(records: &[Record]) -> Value {
                 "output": end.output,
             }));
             put_filled(&mut outcome, "error", json!(end.error));
-            outcome.insert("timestamp".to_owned(), json!(iso(record.at)));
+            put_time(&mut outcome, record.at, !whole.outcome);
             log.insert("outcome".to_owned(), Value::Object(outcome));
         }
     }
     json!({"ralph_tao_log": log})
 }
 
-fn iteration(turn: &TracedTurn) -> Value {
-    let mut document = object(json!({"iteration": turn.number, "thought": thought(turn)}));
+fn iteration(turn: &TracedTurn, gaps: Gaps) -> Value {
+    let mut document = object(json!({"iteration": turn.number, "thought": thought(turn, &gaps)}));
     if !turn.calls.is_empty() && !turn.complete() {
         document.insert("interrupted".to_owned(), json!(true));
     }
-    let mut actions: Vec<Value> = turn.calls.iter().map(|it| action(it, turn.at)).collect();
-    let mut observations: Vec<Value> = turn.calls.iter().map(observation).collect();
+    let calls = || turn.calls.iter().enumerate();
+    let actions: Vec<Value> = calls()
+        .map(|(index, call)| action(call, turn.at, !gaps.actions.contains(&index)))
+        .collect();
+    let mut observations: Vec<Value> = calls()
+        .map(|(index, call)| observation(call, index, &gaps))
+        .collect();
+    observations.extend(gaps.stray);
     // The rules' own form for one action; lists are used only for larger batches.
-    if let ([_], [seen]) = (actions.as_slice(), observations.as_slice()) {
-        let seen = !seen.is_null();
-        document.extend(actions.pop().map(|it| ("action".to_owned(), it)));
-        let observed = observations.pop().filter(|_| seen);
-        document.extend(observed.map(|it| ("observation".to_owned(), it)));
-    } else if !actions.is_empty() {
-        document.insert("actions".to_owned(), actions.into());
-        document.insert("observations".to_owned(), observations.into());
+    let batch = actions.len() > 1 || observations.len() > 1;
+    for (name, values) in [("action", actions), ("observation", observations)] {
+        if batch {
+            put_filled(&mut document, &format!("{name}s"), values.into());
+        } else {
+            let value = values.into_iter().next().unwrap_or_default();
+            if !value.is_null() {
+                document.insert(name.to_owned(), value);
+            }
+        }
     }
     Value::Object(document)
 }
 
-fn thought(turn: &TracedTurn) -> Value {
+fn thought(turn: &TracedTurn, gaps: &Gaps) -> Value {
     let thought = &turn.thought;
     let mut document = object(json!({"type": thought.kind, "content": thought.content}));
     if let Some(confidence) = thought.confidence {
@@ -628,11 +749,11 @@ fn thought(turn: &TracedTurn) -> Value {
     put_filled(&mut document, "critical", json!(thought.critical));
     put_filled(&mut document, "synthesized", json!(thought.synthesized));
     put_filled(&mut document, "inferred", json!(thought.inferred));
-    document.insert("timestamp".to_owned(), json!(iso(turn.at)));
+    put_time(&mut document, turn.at, !gaps.thought);
     Value::Object(document)
 }
 
-fn action(call: &TracedCall, proposed: i64) -> Value {
+fn action(call: &TracedCall, proposed: i64, timed: bool) -> Value {
     let action = &call.action;
     let mut document = object(json!({"tool": action.tool, "parameters": action.parameters}));
     put_filled(&mut document, "rationale", json!(action.rationale));
@@ -652,11 +773,11 @@ fn action(call: &TracedCall, proposed: i64) -> Value {
     } else {
         proposed
     };
-    document.insert("timestamp".to_owned(), json!(iso(at)));
+    put_time(&mut document, at, timed);
     Value::Object(document)
 }
 
-fn observation(call: &TracedCall) -> Value {
+fn observation(call: &TracedCall, index: usize, gaps: &Gaps) -> Value {
     let Some(observation) = &call.observation else {
         return Value::Null;
     };
@@ -668,9 +789,22 @@ fn observation(call: &TracedCall) -> Value {
     put_filled(&mut document, "blob", json!(observation.blob));
     put_filled(&mut document, "refused", json!(observation.refused));
     put_filled(&mut document, "cut", json!(observation.cut));
-    document.insert("duration_ms".to_owned(), json!(observation.duration_ms));
-    document.insert("timestamp".to_owned(), json!(iso(call.observed_at)));
+    if !gaps.durations.contains(&index) {
+        document.insert("duration_ms".to_owned(), json!(observation.duration_ms));
+    }
+    put_time(
+        &mut document,
+        call.observed_at,
+        !gaps.observations.contains(&index),
+    );
     Value::Object(document)
+}
+
+/// Adds a time, if the document that was imported states it.
+fn put_time(document: &mut Object, at: i64, stated: bool) {
+    if stated {
+        document.insert("timestamp".to_owned(), json!(iso(at)));
+    }
 }
 
 /// Adds a field unless it is empty.
@@ -736,5 +870,35 @@ mod tests {
         let records = import(text, "", 0).unwrap();
         let again = import(&document(&records).to_string(), "", 0).unwrap();
         assert_eq!(records, again);
+    }
+
+    #[test]
+    fn absent_times_and_observations_without_an_action_stay_as_they_are() {
+        let text = "ralph_tao_log:\n  iterations:\n  - thought: {type: goal, content: x}\n    \
+                    observation: {status: success, result: 5}\n  - thought: {type: goal, content: go, \
+                    timestamp: \"2026-01-25T10:30:00Z\"}\n    action: {tool: t, parameters: {a: 1}}\n    \
+                    observation: {status: success, result: 5, duration_ms: 3}\n";
+        let written = document(&import(text, "", 7).unwrap());
+        let log = &written["ralph_tao_log"];
+        assert_eq!(log.get("timestamp"), None);
+        assert_eq!(
+            log["iterations"][0],
+            json!({
+                "iteration": 1,
+                "thought": {"type": "goal", "content": "x"},
+                "observation": {"status": "success", "result": 5},
+            })
+        );
+        assert_eq!(
+            log["iterations"][1]["thought"]["timestamp"],
+            json!("2026-01-25T10:30:00.000Z")
+        );
+        let observed = &log["iterations"][1]["observation"];
+        assert_eq!(
+            (observed.get("timestamp"), &observed["duration_ms"]),
+            (None, &json!(3.0))
+        );
+        let again = document(&import(&written.to_string(), "", 9).unwrap());
+        assert_eq!(again, written);
     }
 }

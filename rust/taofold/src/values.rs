@@ -186,6 +186,26 @@ impl ObservationStatus {
     }
 }
 
+/// A file that both a child run and its caller changed, and that was not merged.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OpenConflict {
+    /// The path below both folders.
+    pub path: String,
+    /// The reason as displayed text.
+    pub why: String,
+}
+
+/// The files of a child run that were not merged into the folder of its caller.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OpenConflicts {
+    /// The number of files, also of those that are not listed.
+    pub count: u64,
+    /// The child's worktree, which has its versions.
+    pub folder: String,
+    /// The listed files.
+    pub files: Vec<OpenConflict>,
+}
+
 /// The result of an action. A failed action also has an observation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
@@ -222,6 +242,9 @@ pub struct Observation {
     /// True if a mask replaced a secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub masked: bool,
+    /// The files of a child run that were not merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflicts: Option<OpenConflicts>,
 }
 
 impl Observation {
@@ -490,6 +513,9 @@ pub struct Profile {
     /// True if the model's reasoning is bound to every preceding byte.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prefix_bound: bool,
+    /// True if its provider searches deferred tools.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tool_search: bool,
 }
 
 fn small_window() -> u64 {
@@ -519,6 +545,7 @@ impl Default for Profile {
             inputs: None,
             thinking: String::new(),
             prefix_bound: false,
+            tool_search: false,
         }
     }
 }
@@ -551,6 +578,10 @@ pub enum StepRole {
     Finalizer,
     /// Judges a version of an answer.
     Critic,
+    /// Judges the thoughts of a run after its answer. Only the Python runtime asks it.
+    Judge,
+    /// Summarises older steps. Only the Python runtime asks it.
+    Compactor,
 }
 
 /// The settings of a model call. The provider's defaults apply to unset fields.

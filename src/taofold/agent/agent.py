@@ -20,14 +20,26 @@ from typing_extensions import TypeForm
 
 from taofold.agent.history import Earlier
 from taofold.agent.instructions import Instructions
-from taofold.agent.options import STRICT, IfWaiting, MapOptions, RunOptions, StartOptions
+from taofold.agent.options import (
+    COMPACTION,
+    JUDGE,
+    STRICT,
+    TOOL_SEARCH,
+    IfWaiting,
+    MapOptions,
+    ResumeOptions,
+    RunOptions,
+    StartOptions,
+)
 from taofold.agent.prompts import SentPrompt, sent_prompts
 from taofold.agent.result import ANSWERING, AnswerText, Out, RunResult, Stream, settle_log
-from taofold.agent.strategies import StrategyName, check_strategy
+from taofold.agent.strategies import StrategyName, check_model_roles, check_strategy
 from taofold.core.errors import ConfigError
 from taofold.core.happenings import Happening
-from taofold.core.text import near
+from taofold.core.text import line, near
 from taofold.core.values import (
+    SEARCH,
+    Compaction,
     Effort,
     ModelSettings,
     Principal,
@@ -47,6 +59,8 @@ from taofold.runtime.setup import Approver, Pause
 from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.attachments import Prompt
 from taofold.tools.context import Deps
+from taofold.tools.deferral import deferred
+from taofold.tools.installed import load_tools, tool_names
 from taofold.tools.threads import WORKERS, run_now
 from taofold.tools.toolset import custom_actions
 
@@ -57,7 +71,9 @@ if TYPE_CHECKING:
     from taofold.agent.batch import Batch, BatchState
     from taofold.agent.plan import AgentPlan
     from taofold.core.effects import Strategy
+    from taofold.memory import Memory
     from taofold.reasoning import Offer, Output, Task
+    from taofold.skills import Skill
 
 _SCHEMA = {
     "type": "object",
@@ -90,6 +106,23 @@ def _path_or_paths(value: Any) -> bool:
     return isinstance(value, str | Path) or _list_of(str, Path)(value)
 
 
+def _is_memory(value: Any) -> bool:
+    from taofold.memory import Memory
+
+    return isinstance(value, Memory)
+
+
+def _are_skills(value: Any) -> bool:
+    # Most agents have none, and need not load the package.
+    if value == ():
+        return True
+    from taofold.skills import Skill
+
+    return _list_of(str, Path, Skill)(value)
+
+
+_SHOWN: Final = 100
+"""Maximum characters of a wrong value in a message."""
 _TEXT: Final = (_of(str), "is a text")
 _FLAG: Final = (_of(bool), "is True or False")
 _MAPPING: Final = (_of(Mapping), "is a mapping")
@@ -104,22 +137,38 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     # `os.environ.get` returns None for an unset variable.
     "base_url": (_of(str, type(None)), "is a text"),
     **dict.fromkeys(("models", "extra"), _MAPPING),
-    **dict.fromkeys(("ask_user", "research", "cache", "raise_on_limit"), _FLAG),
+    **dict.fromkeys(("ask_user", "research", "cache", "raise_on_limit", "worktree"), _FLAG),
     "strict": (_of(bool), "is True or False"),
+    "tool_search": (
+        lambda value: value is None or isinstance(value, bool) or value == "local",
+        "is True, False, 'local' or None",
+    ),
     "strategy": (
         lambda value: isinstance(value, str) or callable(value),
         "is a name or a function",
     ),
     "tools": (_list_of(object), "is a list: write tools=[add]"),
+    "handoffs": (
+        lambda value: callable(value) or _list_of(Agent)(value),
+        "is a list of agents: write handoffs=[billing]",
+    ),
     "hooks": (_list_of(object), "is a list: write hooks=[Guard()]"),
     "secrets": (_list_of(str), "is a list of texts: write secrets=[token]"),
     "discover": (_path_or_paths, "is a folder or a list of folders"),
+    "project_instructions": (_of(bool, str, Path), "is True, False or a folder"),
+    "skills": (_are_skills, "is a list of folders: write skills=['skills/reports', 'user']"),
+    "snapshots": (_of(bool, str, Path), "is True, False or a folder"),
+    "memory": (
+        lambda value: isinstance(value, bool) or _is_memory(value),
+        "is True, False or Memory(…)",
+    ),
     "output": (
         lambda value: not isinstance(value, bytes | int | float | list | tuple | dict | set),
         "is a type",
     ),
     # Any other value would silently mean "continue".
     "on_denial": (lambda value: value in ("continue", "stop"), "is 'continue' or 'stop'"),
+    "compaction": (lambda value: value in ("fold", "summary"), "is 'fold' or 'summary'"),
     "approve": (
         lambda value: value in (None, "terminal", "all") or callable(value),
         "is a callback, 'terminal' or 'all'",
@@ -178,14 +227,40 @@ class Agent(Generic[Deps, Out]):
             A function is called once, when a run starts; its text is recorded.
         tools: Functions, `@tool`s, toolsets, other agents, `"files"`, `"command"`. The last two
             work in the working directory.
+        handoffs: Agents that may continue a run in place of this one, with the conversation so far
+            and with their own instructions, tools, model and rules. A function that returns them
+            serves agents that hand over to each other.
         discover: Directories whose `tagent.tools.py` and `taofold_tools.py` are executed for more
             tools. Incomplete definitions raise a `DiscoveryWarning`. Discovered tools have at least
             tier 2.
+        skills: Agent Skills: folders of skills, `"user"` (`~/.agents/skills`), `"project"`
+            (`.agents/skills`, after `taofold skills trust`). The model loads the instructions of a
+            skill when a task needs them.
+        project_instructions: Shows models the nearest `AGENTS.md` of the working directory, or of
+            the given folder, and those of folders that tools enter. The text is marked as data of
+            the project's owner. Agents that this agent calls are shown it too.
+        memory: True or `Memory(…)`: a notebook for each principal, which later runs read. The model
+            has the tools `remember`, `recall` and `forget`. Needs a log.
+        snapshots: Stores the files of the working directory, or of the given folder, after each
+            step, so that a fork or a rewind can restore them. The tools `"files"` and `"command"`
+            work in that folder.
+        worktree: As a tool of another agent, works in its own copy of that agent's files. Changes
+            are merged into them when it has succeeded; those that cannot be are reported as open
+            conflicts. The agent that asks it needs `snapshots`.
+        tool_search: True offers the tools of toolsets (such as MCP servers) only after the model
+            has found them, by a search of its provider where that is known to exist, else with
+            `search_tools`. "local" always uses `search_tools`. None searches above 50 tools or
+            about 16,000 tokens of descriptions. False never.
         strategy: Name of a strategy (`"react"`, `"cot"`, `"self_correct"`, `"decompose"`, `"plan"`,
             `"direct"`), or a function that makes one.
         limits: Bounds of a run: steps, calls, seconds, tokens, dollars.
         policy: Rules for tools: which are denied, which need approval.
-        models: Other models by role: planner, executor, evaluator, finalizer, critic.
+        models: Other models by role: planner, executor, evaluator, finalizer, critic,
+            compactor.
+        grounding_judge: A model that judges, after the answer, whether the thoughts of a run rest
+            on what was observed. One recorded call, within the limits. None leaves it to the rules.
+        compaction: How older steps are shortened near the end of the window: `"fold"` keeps one
+            line of each, `"summary"` asks the model with the role `compactor` for a summary.
         approve: Approves actions: a callback, `"terminal"` or `"all"`. None lets the run wait for a
             decision.
         ask_user: Offers the reserved action `ask_user`: the model may ask the user.
@@ -219,11 +294,20 @@ class Agent(Generic[Deps, Out]):
     description: str = ""
     instructions: Instructions[Deps] = ""
     tools: Sequence[Any] = ()
+    handoffs: "Sequence[Agent[Any, Any]] | Callable[[], Sequence[Agent[Any, Any]]]" = ()
     discover: str | Path | Sequence[str | Path] = ()
+    skills: "Sequence[str | Path | Skill]" = ()
+    project_instructions: bool | str | Path = False
+    memory: "bool | Memory" = False
+    snapshots: bool | str | Path = False
+    worktree: bool = False
+    tool_search: bool | Literal["local"] | None = None
     strategy: "StrategyName | Callable[[Task], Strategy[Any]]" = "react"
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
     models: Mapping[str, ModelSpec] = field(default_factory=dict[str, ModelSpec])
+    grounding_judge: ModelSpec | None = None
+    compaction: Compaction = "fold"
     approve: Approver | Literal["terminal", "all"] | None = None
     ask_user: bool = False
     strict: bool = False
@@ -247,15 +331,17 @@ class Agent(Generic[Deps, Out]):
         for name, (fits, wanted) in _KINDS.items():
             value = getattr(self, name)
             if not fits(value):
-                shown = "" if name == "secrets" else f", not {value!r}"
+                # The text of an agent or of a tool has all its fields.
+                shown = "" if name == "secrets" else f", not {line(repr(value), _SHOWN)}"
                 raise ConfigError(f"{wanted}{shown}", path=name)
         if isinstance(self.strategy, str):
             check_strategy(self.strategy)
+            check_model_roles(self.models)
         # A generator is not inspected: it can be read only once.
         named = self.tools if isinstance(self.tools, list | tuple) else ()
         for index, tool in enumerate(named):
-            if isinstance(tool, str) and tool not in _BUILT_IN:
-                hint = near(tool, _BUILT_IN)
+            if isinstance(tool, str) and tool not in _BUILT_IN and tool not in tool_names():
+                hint = near(tool, [*_BUILT_IN, *tool_names()])
                 wrong = f"there is no built-in tool {tool!r}; {hint}; your own are functions"
                 raise ConfigError(wrong, path=f"tools[{index}]")
         if isinstance(self.output, str):
@@ -297,6 +383,33 @@ class Agent(Generic[Deps, Out]):
         return compile_plan(self)
 
     @cached_property
+    def listed_toolset(self) -> Toolset:
+        """The tools of `tools=` alone, without those that other options add.
+
+        Raises:
+            ConfigError: A tool cannot be used. An ExceptionGroup if several cannot.
+        """
+        return _toolset(self.tools, self.snapshot_folder or Path.cwd())
+
+    @property
+    def lasting_tools(self) -> list[Tool]:
+        """The tools that a copy without `discover` and `skills` may list in `tools=`.
+
+        The others are made again by the copy: notebooks, hand-offs, and the search of tools.
+        """
+        from taofold.memory import memory_tools
+        from taofold.tools.search import ToolSearch
+
+        notebook = memory_tools() if self.memory else Toolset([])
+        return [
+            tool
+            for name, tool in self.toolset.items()
+            if tool.successor is None
+            and not isinstance(tool.function, ToolSearch)
+            and notebook.get(name) is not tool
+        ]
+
+    @cached_property
     def _made_toolset(self) -> Toolset:
         """The tools, built once.
 
@@ -304,14 +417,90 @@ class Agent(Generic[Deps, Out]):
             ConfigError: A tool cannot be used. An ExceptionGroup if several cannot.
         """
         _check_acyclic(self, {})
-        tools = _toolset(self.tools)
+        tools = self.listed_toolset
         if self.discover:
             from taofold.tools.discovery import discover_toolset
 
             tools = Toolset.of(tools, discover_toolset(self.discover))
+        if self.skills:
+            from taofold.skills import find_skills, skill_tools
+
+            tools = Toolset.of(tools, skill_tools(find_skills(self.skills)))
+        if self.memory:
+            from taofold.memory import memory_tools
+
+            tools = Toolset.of(tools, memory_tools())
+        if self.handoffs:
+            from taofold.agent.team import hand_off_tools
+
+            tools = Toolset.of(tools, *hand_off_tools(self))
         # The agent's own tool takes precedence over a custom action of the same name.
         added = [tool for name, tool in custom_actions().items() if name not in tools]
-        return Toolset.of(tools, *added) if added else tools
+        tools = Toolset.of(tools, *added) if added else tools
+        away = deferred(tools, True if self.tool_search == "local" else self.tool_search)
+        if not away:
+            return tools
+        from taofold.tools.search import search_tool
+
+        if SEARCH in tools:
+            raise ConfigError(
+                f"a tool is named {SEARCH!r}, as the search of many tools is: rename it with "
+                "prefixed() or renamed(), or pass tool_search=False"
+            )
+        return Toolset.of(tools, search_tool([tools[name] for name in tools if name in away]))
+
+    @cached_property
+    def team(self) -> "Mapping[str, Agent[Any, Any]]":
+        """The agents that may be active in a run of this one, by name; itself first.
+
+        Raises:
+            ConfigError: They cannot share a run.
+        """
+        if not self.handoffs:
+            return {self.name: self}
+        from taofold.agent.team import team_of
+
+        return team_of(self)
+
+    @property
+    def original(self) -> "Agent[Any, Any]":
+        """The agent of which this one is a copy, changed by `replace`; itself if it is none."""
+        original: Agent[Any, Any] = self.__dict__.get("_original", self)
+        return original
+
+    @cached_property
+    def project_folder(self) -> Path | None:
+        """The folder whose `AGENTS.md` models are shown. None if they are shown none.
+
+        Raises:
+            ConfigError: The named folder is none.
+        """
+        given = self.project_instructions
+        if isinstance(given, bool):
+            return Path.cwd() if given else None
+        folder = Path(given).absolute()
+        if not folder.is_dir():
+            raise ConfigError(
+                f"{str(given)!r} is not a folder: name the folder of the project, or True for the "
+                "working directory",
+                path="project_instructions",
+            )
+        return folder
+
+    @cached_property
+    def snapshot_folder(self) -> Path | None:
+        """The folder whose files are stored after each step. None if none are."""
+        given = self.snapshots
+        return None if given is False else Path.cwd() if given is True else Path(given).absolute()
+
+    @cached_property
+    def memory_bounds(self) -> "Memory | None":
+        """The bounds of the agent's notebooks. None if it has none."""
+        if not self.memory:
+            return None
+        from taofold.memory import Memory
+
+        return self.memory if isinstance(self.memory, Memory) else Memory()
 
     @cached_property
     def opened_log(self) -> Log | None:
@@ -323,8 +512,33 @@ class Agent(Generic[Deps, Out]):
         """The tools in the form that strategies use."""
         from taofold.reasoning import Offer
 
-        tools = self.toolset.values()
-        return tuple([Offer(t.name, t.model_description, t.schema, t.effect) for t in tools])
+        tools = self.toolset
+        # The search knows the choice. With its own tool among them it could be another one.
+        search = tools[SEARCH].function if SEARCH in tools else None
+        away: Collection[str] = ()
+        if search is not None:
+            from taofold.tools.search import ToolSearch
+
+            away = search.known if isinstance(search, ToolSearch) else ()
+        return tuple(
+            [
+                Offer(
+                    t.name,
+                    t.model_description,
+                    t.schema,
+                    t.effect,
+                    t.pinned,
+                    t.name in away,
+                    "" if t.successor is None else t.successor.name,
+                )
+                for t in tools.values()
+            ]
+        )
+
+    @property
+    def callable_names(self) -> list[str]:
+        """The names of the tools that models may call in a run, whichever agent is active."""
+        return list(dict.fromkeys([n for member in self.team.values() for n in member.toolset]))
 
     @cached_property
     def offered(self) -> dict[tuple[str, ...], tuple[ToolSpec, ...]]:
@@ -341,6 +555,15 @@ class Agent(Generic[Deps, Out]):
             noted["effects"] = effects
         if self.research:
             noted["research"] = True
+        if self.grounding_judge is not None:
+            noted[JUDGE] = self.plan.models[JUDGE].name
+        if self.compaction != "fold":
+            noted[COMPACTION] = self.compaction
+        if any(offer.deferred for offer in self.offers):
+            profile = self.plan.models["executor"].profile
+            loads = profile.tool_search and profile.native_tools
+            side = "local" if self.tool_search == "local" else "provider"
+            noted[TOOL_SEARCH] = side if loads else True
         if isinstance(self.instructions, str) and self.instructions:
             noted["instructions"] = self.redactor.text(self.instructions)
         return noted
@@ -384,8 +607,12 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Removes `secrets` and the secrets found in the environment at the first run."""
-        return Redactor((*self.secrets, *Redactor.secrets_in(os.environ)))
+        """Removes `secrets` and the secrets found in the environment at the first run.
+
+        The secrets of agents to which it hands over are in the same log, so they are removed too.
+        """
+        secrets = [secret for member in self.team.values() for secret in member.secrets]
+        return Redactor((*secrets, *Redactor.secrets_in(os.environ)))
 
     def known_secrets(self, depth: int = 4) -> frozenset[str]:
         """Returns the secrets known to this agent's redactor and to those of agents it can call.
@@ -395,11 +622,14 @@ class Agent(Generic[Deps, Out]):
         """
         own = frozenset(self.redactor.known)
         # Agents may call each other in a circle, so the depth is bounded.
-        inner = [cast("Agent[Any, Any]", t.agent) for t in self.toolset.values() if t.agent]
+        called = [t.agent or t.successor for t in self.toolset.values()]
+        inner = [cast("Agent[Any, Any]", agent) for agent in called if agent is not None]
         return own.union(*[agent.known_secrets(depth - 1) for agent in inner]) if depth else own
 
     @classmethod
-    def from_file(cls, path: str | Path, *, root: str | Path = ".") -> "Agent[Any, Any]":
+    def from_file(
+        cls, path: str | Path, *, root: str | Path = ".", allow_python: bool = False
+    ) -> "Agent[Any, Any]":
         """Returns the agent of an agent file or a flow, as `taofold run FILE` reads it.
 
         The environment (`TAOFOLD_MODEL`, `TAOFOLD_LIMITS_…`) supplies what the file leaves open.
@@ -420,6 +650,8 @@ class Agent(Generic[Deps, Out]):
         Args:
             path: The agent file or flow.
             root: Working directory of its file and command tools.
+            allow_python: Permits nodes whose Python code the sandbox cannot run. It then runs in a
+                contained process.
 
         Raises:
             ConfigError: The file cannot be read, or the environment is wrong.
@@ -427,7 +659,7 @@ class Agent(Generic[Deps, Out]):
         """
         # By name: agent files are read in a layer above this one.
         files = import_module("taofold.files")
-        agent: Agent[Any, Any] = files.load_agent(Path(path), Path(root))
+        agent: Agent[Any, Any] = files.load_agent(Path(path), Path(root), allow_python=allow_python)
         return agent
 
     def replace(self, **changes: Any) -> "Agent[Deps, Out]":
@@ -446,13 +678,20 @@ class Agent(Generic[Deps, Out]):
 
         Raises:
             ConfigError: A new value is wrong.
+            TypeError: `Agent` has no such argument.
         """
+        for name in changes:
+            if name not in Agent.__dataclass_fields__:
+                hint = near(name, signature(Agent).parameters)
+                raise TypeError(f"Agent has no argument {name!r}{hint and f'; {hint}'}")
         if not isinstance(changes.get("model", ""), str):
             changes.setdefault("base_url", "")
         # "memory" means one log for each agent. A changed copy must share it.
         if self.log == "memory":
             changes.setdefault("log", self.opened_log)
-        return replace(self, **changes)
+        copy = replace(self, **changes)
+        copy.__dict__["_original"] = self.original
+        return copy
 
     async def run(
         self,
@@ -570,7 +809,7 @@ class Agent(Generic[Deps, Out]):
         live, given = self.strategy in ANSWERING, cast("Any", options)
         return Stream(
             lambda listener: self.run(goal, listener=listener, **given),
-            lambda: AnswerText(list(self.toolset), live=live),
+            lambda: AnswerText(self.callable_names, live=live),
             self.output,
         )
 
@@ -736,34 +975,18 @@ class Agent(Generic[Deps, Out]):
         return await activation.advance(run_id, pause)
 
     def resume_sync(
-        self,
-        run: "str | RunResult[Any]",
-        *,
-        deps: Deps | None = None,
-        principal: Principal | None = None,
-        listener: Callable[[Happening], None] | None = None,
-        takeover: bool = False,
+        self, run: "str | RunResult[Any]", **options: Unpack[ResumeOptions[Deps]]
     ) -> RunResult[Out]:
         """Continues a run from code that is not async.
 
         Args:
             run: The run's result or its id.
-            deps: Dependencies for tools.
-            principal: The user on whose behalf the run goes on. None keeps the run's own principal.
-            listener: Called with each event, text delta and progress report of the run.
-            takeover: Takes the run from another live process.
+            options: Options of `resume`.
 
         Returns:
-            The result of the whole run.
-
-        Raises:
-            Refused: The run has ended in a way that cannot be resumed.
-            Conflict: Another live process drives the run and `takeover` is not set.
+            The result of the whole run, as `resume` returns it.
         """
-        work = self.resume(
-            run, deps=deps, principal=principal, listener=listener, takeover=takeover
-        )
-        return run_now(work)
+        return run_now(self.resume(run, **options))
 
     async def result(self, run: str) -> RunResult[Out]:
         """Reads the result of a run, finished or not, from the log. Nothing is driven.
@@ -904,12 +1127,15 @@ class Agent(Generic[Deps, Out]):
         *,
         at: int | None = None,
         run_id: str = "",
+        folder: str | Path | None = None,
         deps: Deps | None = None,
         listener: Callable[[Happening], None] | None = None,
     ) -> RunResult[Out]:
         """Starts a new run from the first records of another, and drives it.
 
-        The copy ends with the last complete step at or before event `at`.
+        The copy ends with the last complete step at or before event `at`. If the agent has
+        `snapshots`, the files of that step are restored into another folder, and the new run works
+        there. The event `restored` lists the calls that this does not undo.
 
         Example:
             ```python
@@ -921,6 +1147,8 @@ class Agent(Generic[Deps, Out]):
             run: The source run's result or its id.
             at: Number (`seq`) of an event of the source run. None keeps all complete steps.
             run_id: Id of the new run. An empty string makes a new id.
+            folder: A new or empty folder for the files. None: one in the user's state folder. The
+                source's own folder restores them there, if no change would be lost.
             deps: Dependencies for tools.
             listener: Called with each event, text delta and progress report of the new run.
 
@@ -929,11 +1157,21 @@ class Agent(Generic[Deps, Out]):
 
         Raises:
             UnknownRun: There is no such run.
-            Refused: The run has no event `at`.
+            Refused: The run has no event `at`, the files of the step are not stored, or changes of
+                files would be lost.
+            ConfigError: A tool is bound to the source's folder.
         """
         log, source = settle_log(self.opened_log, run)
         activation = await self._activation(deps, None, listener, log)
-        return await activation.fork(source, at=at, run_id=run_id)
+        if self.snapshot_folder is None:
+            if folder is not None:
+                raise ConfigError("goes with snapshots=True", path="folder")
+            return await activation.fork(source, at=at, run_id=run_id)
+        new, where = await activation.fork_files(
+            source, at=at, run_id=run_id, folder=None if folder is None else Path(folder)
+        )
+        moved = self.replace(snapshots=where)
+        return await (await moved._activation(deps, None, listener, log)).resume(new)
 
     async def _activation(
         self,
@@ -955,8 +1193,8 @@ class Agent(Generic[Deps, Out]):
         if "_made_toolset" in self.__dict__:
             return
         _check_acyclic(self, {})
-        if _remote(self.tools):
-            await WORKERS.run(lambda: self.toolset)
+        if any(_remote(member.tools) for member in self.team.values()):
+            await WORKERS.run(lambda: [member.toolset for member in self.team.values()])
 
     def as_tool(self, name: str = "", description: str = "") -> Tool:
         """Returns this agent as a tool of another. Its own tools are governed inside the child run.
@@ -992,12 +1230,14 @@ class Agent(Generic[Deps, Out]):
             agent=self,
             # An agent with its own approver asks that one instead of the caller's (D15).
             delegated=self.approve is None,
-            renew=self._raised if any(tool.renew for tool in self.toolset.values()) else None,
+            renew=self._raised
+            if any(tool.renew for member in self.team.values() for tool in member.toolset.values())
+            else None,
         )
 
     def _reach(self) -> tuple[Tier, Sideeffect]:
         """Returns tier and effect of a call to the whole agent, from its tools as they are now."""
-        tools = self.toolset.values()
+        tools = [tool for member in self.team.values() for tool in member.toolset.values()]
         reads = all(tool.effect == "read" for tool in tools)
         # A repeated call continues the child run from its own log, so it is idempotent.
         return max((t.tier for t in tools), default=Tier.AUTO), "read" if reads else "idempotent"
@@ -1020,13 +1260,16 @@ def _no_option(name: str) -> str:
     return f"run() has no option {name!r}; {hint}"
 
 
-def _builtin_tool(name: str) -> Tool | Toolset:
-    """Returns a built-in tool for the working directory."""
+def _builtin_tool(name: str, folder: Path) -> Tool | Toolset:
+    """Returns a built-in tool for the folder, or the tools of an installed package."""
     if name not in _BUILT_IN:
-        raise ConfigError(f"there is no built-in tool {name!r}; {near(name, _BUILT_IN)}")
+        if name not in tool_names():
+            hint = near(name, [*_BUILT_IN, *tool_names()])
+            raise ConfigError(f"there is no built-in tool {name!r}; {hint}")
+        return load_tools(name)
     make: Callable[[Path], Tool | Toolset]
     make = getattr(import_module(f"taofold.tools.{name}"), _BUILT_IN[name])
-    return make(Path.cwd())
+    return make(folder)
 
 
 def _check_acyclic(agent: Agent[Any, Any], open_: dict[int, bool]) -> None:
@@ -1037,22 +1280,24 @@ def _check_acyclic(agent: Agent[Any, Any], open_: dict[int, bool]) -> None:
         open_: For the identity of each agent reached so far: True while its tools are being
             followed.
     """
-    key = id(agent)
-    if open_.get(key):
+    # A run of the agent may be handed over: the tools of all its agents are called in it.
+    team = {id(member): member for member in agent.team.values()}
+    if any(open_.get(key) for key in team):
         raise ConfigError(
             f"agent {agent.name!r} is among its own tools, directly or through another agent: "
             "give it another agent with fewer tools instead",
             path="tools",
         )
-    if key in open_:
+    if id(agent) in open_:
         return
-    open_[key] = True
-    # Iterating a generator would consume it. It cannot contain the agent that it is given to.
-    things: Any = agent.tools
-    for thing in cast("Sequence[Any]", things) if isinstance(things, Sequence) else ():
-        if isinstance(thing, Agent):
-            _check_acyclic(cast("Agent[Any, Any]", thing), open_)
-    open_[key] = False
+    open_.update(dict.fromkeys(team, True))
+    for member in team.values():
+        # Iterating a generator would consume it. It cannot contain the agent that it is given to.
+        things: Any = member.tools
+        for thing in cast("Sequence[Any]", things) if isinstance(things, Sequence) else ():
+            if isinstance(thing, Agent):
+                _check_acyclic(cast("Agent[Any, Any]", thing), open_)
+    open_.update(dict.fromkeys(team, False))
 
 
 def _remote(things: Sequence[Any]) -> bool:
@@ -1064,7 +1309,7 @@ def _remote(things: Sequence[Any]) -> bool:
     )
 
 
-def _toolset(things: Sequence[Any]) -> Toolset:
+def _toolset(things: Sequence[Any], folder: Path) -> Toolset:
     faults: list[ConfigError] = []
     tools: list[Tool] = []
     for thing in things:
@@ -1072,7 +1317,7 @@ def _toolset(things: Sequence[Any]) -> Toolset:
             if isinstance(thing, Agent):
                 tools.append(cast("Agent[Any, Any]", thing).as_tool())
             elif isinstance(thing, str):
-                built_in = _builtin_tool(thing)
+                built_in = _builtin_tool(thing, folder)
                 tools += [built_in] if isinstance(built_in, Tool) else built_in.values()
             elif isinstance(thing, Toolset):
                 tools += thing.values()

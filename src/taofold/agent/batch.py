@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from taofold.agent.activation import Activation
 from taofold.agent.result import Out, RunResult
 from taofold.core.errors import ConfigError, UnknownRun
-from taofold.core.events import Replied
+from taofold.core.events import Charged, Replied
 from taofold.core.text import dollars, times
 from taofold.core.values import Usage
 from taofold.foreign_code import contained, in_own_task
@@ -208,10 +208,10 @@ async def _spent(agent: "Agent[Any, Any]", runs: Iterable[str]) -> float:
             records = await log.read(run)
         except UnknownRun:
             continue
-        # Replies count, not the state: the state lacks unfinished child runs and rewound steps.
-        replies = [record.event for record in records if isinstance(record.event, Replied)]
+        # Events count, not the state: the state lacks unfinished child runs and rewound steps.
+        paid = [record.event for record in records if isinstance(record.event, Replied | Charged)]
         children = [row.run for row in await log.rows(parent=run, limit=0)]
-        spent += sum([reply.usage.priced_usd for reply in replies]) + await _spent(agent, children)
+        spent += sum([event.usage.priced_usd for event in paid]) + await _spent(agent, children)
     return spent
 
 

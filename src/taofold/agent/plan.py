@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from taofold.agent.options import JUDGE
+from taofold.agent.project import EnteredFolders
 from taofold.agent.strategies import find_strategy
+from taofold.agent.unknown_names import warn_of_unknown_names
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
 from taofold.foreign_code import contained
@@ -52,17 +55,21 @@ class AgentPlan:
     approve: Approver | None
     fixed: Mapping[str, Any]
 
-    def check_prices(self) -> None:
-        """Raises `ConfigError` if a model has no price, since a limit in dollars could not hold."""
+    def check_prices(self, path: str) -> None:
+        """Raises `ConfigError` if a model has no price, since a bound in dollars could not hold.
+
+        Args:
+            path: The option that bounds the dollars.
+        """
         for model in self.models.values():
             with contained():
                 price = model.price(1, 1)
             if price is None:
                 raise ConfigError(
-                    f"a usd limit needs the price of {model.name!r}, which is unknown: give it "
-                    f"as Agent({{'model': {model.name!r}, 'prices': {{{model.name!r}: "
+                    f"a bound in dollars needs the price of {model.name!r}, which is unknown: "
+                    f"give it as Agent({{'model': {model.name!r}, 'prices': {{{model.name!r}: "
                     "(1.0, 2.0)}}, …), in dollars per million tokens of input and output",
-                    path="limits.usd",
+                    path=path,
                 )
 
 
@@ -73,6 +80,7 @@ def compile_plan(agent: "Agent[Any, Any]") -> AgentPlan:
         ConfigError: The agent cannot run as described. An ExceptionGroup of several faults.
     """
     tools, (strategy, make) = agent.toolset, find_strategy(agent.strategy)
+    warn_of_unknown_names(agent)
     approvers: dict[str, Approver] = {"terminal": at_terminal, "all": approve_all}
     approve = agent.approve
     output = agent.answer
@@ -83,7 +91,7 @@ def compile_plan(agent: "Agent[Any, Any]") -> AgentPlan:
         tools=tools,
         limits=agent.limits.covering(tools.aliases),
         policy=agent.policy.covering(tools.aliases),
-        hooks=tuple(agent.hooks),
+        hooks=_hooks(agent),
         approve=approvers[approve] if isinstance(approve, str) else approve,
         fixed={
             "agent": agent.name,
@@ -99,6 +107,11 @@ def compile_plan(agent: "Agent[Any, Any]") -> AgentPlan:
     )
 
 
+def _hooks(agent: "Agent[Any, Any]") -> tuple[Hook, ...]:
+    folder = agent.project_folder
+    return tuple(agent.hooks) if folder is None else (*agent.hooks, EnteredFolders(folder))
+
+
 def _models(agent: "Agent[Any, Any]") -> dict[str, Model]:
     options = {"base_url": agent.base_url} if agent.base_url else {}
     if options and not isinstance(agent.model, str):
@@ -108,4 +121,6 @@ def _models(agent: "Agent[Any, Any]") -> dict[str, Model]:
     models = {"executor": resolve(agent.model, **options)}
     for role, spec in agent.models.items():
         models[role] = resolve(spec)
+    if agent.grounding_judge is not None:
+        models[JUDGE] = resolve(agent.grounding_judge)
     return models

@@ -89,8 +89,9 @@ class SentPrompt:
 
 
 def called_agent(caller: Any, name: str) -> Any:
-    """Returns the agent called `name` among the tools of the agent `caller`, or None."""
-    below = [tool.agent for tool in caller.toolset.values() if tool.agent is not None]
+    """Returns the agent called `name` among the tools of the agents of `caller`, or None."""
+    tools = [tool for member in caller.team.values() for tool in member.toolset.values()]
+    below = [tool.agent for tool in tools if tool.agent is not None]
     return next((callee for callee in below if callee.name == name), None)
 
 

@@ -22,7 +22,7 @@ from taofold.core.metrics import Metrics, measure
 from taofold.core.state import Chain, RunState
 from taofold.core.text import clip, times, visible_line
 from taofold.core.trace import AuditEntry, RefusedDecision, audit
-from taofold.core.values import Usage
+from taofold.core.values import ASIDE, Usage
 from taofold.log.log import Log
 from taofold.parsing.outcome import Parsed
 from taofold.runtime.setup import Approval
@@ -63,7 +63,7 @@ class AnswerText:
     def record(self, record: Record) -> str:
         """Takes an event of the run. Returns the text that it adds to the answer, or ""."""
         match record.event:
-            case e.Replied() as replied if self._live:
+            case e.Replied() as replied if self._live and replied.role not in ASIDE:
                 # A provider without streaming sends no deltas, so the whole reply counts as one.
                 if not self._reply.arrived:
                     self._reply.feed(replied.text)
@@ -187,6 +187,11 @@ class RunResult(Generic[Out]):
     def usage(self) -> Usage:
         """Tokens and dollars of the run and its children."""
         return self.state.usage
+
+    @property
+    def agent(self) -> str:
+        """The name of the active agent: the last to which the run was handed over, or the first."""
+        return self.state.agent
 
     @property
     def usage_by_model(self) -> dict[str, Usage]:

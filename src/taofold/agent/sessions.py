@@ -4,6 +4,7 @@ A session has one run at a time. A new message answers the question of a waiting
 what it waits for (`IfWaiting`). This module does not drive runs.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from taofold.agent.options import IfWaiting
@@ -43,6 +44,15 @@ async def turns(log: Log, session: str) -> tuple[tuple[Message, ...], bool]:
         attached += sum([part.size for part in media_of(content)])
         messages.append(Message("user", content if attached <= MEDIA_BYTES else state.goal))
     return tuple(reversed(messages)), masked
+
+
+async def active_agent(log: Log, session: str, names: Collection[str]) -> str:
+    """Returns the agent that was active at the end of the session, "" if it is none of `names`."""
+    if len(names) < 2:
+        return ""
+    rows = await log.rows(session=session, limit=1)
+    agent = fold(await log.read(rows[0].run)).agent if rows else ""
+    return agent if agent in names else ""
 
 
 def _reply(state: RunState) -> str:

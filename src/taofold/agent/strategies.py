@@ -1,6 +1,6 @@
 """Strategies by the names that `Agent(strategy=…)` and agent files use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -21,12 +21,21 @@ STRATEGIES: Final[dict[str, str]] = {
     "direct": "Direct",
 }
 """Names in `taofold.reasoning`, loaded when an agent first runs with them."""
+MODEL_ROLES: Final = ("planner", "executor", "evaluator", "finalizer", "critic", "compactor")
+"""Roles of models in these strategies. A strategy of the caller's may have others."""
 
 
 def check_strategy(name: str) -> None:
     """Raises `ConfigError` if no strategy has this name."""
     if name not in STRATEGIES:
         raise ConfigError(f"unknown strategy {name!r}; {near(name, STRATEGIES)}", path="strategy")
+
+
+def check_model_roles(models: Iterable[str]) -> None:
+    """Raises `ConfigError` if no strategy has one of these roles."""
+    for role in models:
+        if role not in MODEL_ROLES:
+            raise ConfigError(f"unknown role {role!r}; {near(role, MODEL_ROLES)}", path="models")
 
 
 def find_strategy(

@@ -18,6 +18,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
 from taofold.agent.origin import ORIGIN
 from taofold.cli import project
 from taofold.cli.output import say
@@ -25,6 +27,8 @@ from taofold.cli.tracebacks import know
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
 from taofold.reserved_places import read_named
+from taofold.skills import SkillWarning, find_skills, skill_tools
+from taofold.skills.sources import PROJECT, USER
 from taofold.tools.discovery import DiscoveryWarning, discover_toolset
 
 if TYPE_CHECKING:
@@ -63,8 +67,11 @@ def live(
 def everywhere(
     agent: "Agent[Any, Any]", changes: "Callable[[Agent[Any, Any]], Mapping[str, Any]]"
 ) -> "Agent[Any, Any]":
-    """Returns the agent with `changes` applied to it and to all agents among its tools."""
+    """Returns the agent with `changes` applied to it, to all agents among its tools, and to those
+    to which it hands over.
+    """
     from taofold.agent import Agent
+    from taofold.agent.team import changed_team
     from taofold.tools import Tool
 
     def inner(thing: Any) -> Any:
@@ -75,7 +82,9 @@ def everywhere(
         tool = cast("Tool[..., Any]", thing)
         return replace(tool, agent=inner(tool.agent)) if tool.agent is not None else tool
 
-    return agent.replace(**changes(agent), tools=tuple(map(inner, agent.tools)))
+    return changed_team(
+        agent, lambda each: each.replace(**changes(each), tools=tuple(map(inner, each.tools)))
+    )
 
 
 def with_model(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
@@ -98,6 +107,11 @@ SETTINGS: Final = "cli"
 """The command line's key in `RunStarted.settings`."""
 STEPS: Final = 30
 DIAL: Final = ("conservative", "balanced", "autonomous")
+_HARMLESS: Final = frozenset(
+    {"autonomy", "unsaid_autonomy", "strict", "limits", "no_project", "instructions"}
+)
+"""The fields of a choice that name no file, folder, tool, model or program."""
+UNNAMED: Final = "name the agent with --agent: a stored run does not choose the code to run"
 _INSTRUCTIONS: Final = (
     "You work on the files of one directory. Look before you change anything, "
     "change as little as you can, and check your work by running it."
@@ -121,6 +135,8 @@ class AgentChoice:
     network: bool = False
     ports: list[int] = field(default_factory=list[int])
     """TCP ports of this machine that commands may use."""
+    allow_python: bool = False
+    """Nodes of a flow may run Python in a contained process."""
     limits: dict[str, float] = field(default_factory=dict[str, float])
     digest: str = ""
     """Digest of the agent file, to detect later changes."""
@@ -128,6 +144,12 @@ class AgentChoice:
     """Folders in which tools are discovered, relative to `folder`."""
     flat: bool = False
     """True: search these folders only, not the folders below."""
+    no_project: bool = False
+    """True: no `AGENTS.md` is shown to models."""
+    skills: list[str] = field(default_factory=list[str])
+    """Sources of skills; folders are relative to `folder`."""
+    snapshots: bool = False
+    """True: the files of `root` are stored after each step, with any agent."""
     instructions: str = ""
     """Instructions of a loop that replace the agent's own; "" = none."""
 
@@ -169,6 +191,10 @@ def chosen(
     limits: dict[str, float] | None = None,
     tools: Iterable[Path] = (),
     recursive: bool = True,
+    allow_python: bool = False,
+    skills: Iterable[str] = (),
+    project_instructions: bool = True,
+    snapshots: bool = False,
 ) -> AgentChoice:
     """Returns the choice for the arguments of a command."""
     here = Path.cwd()
@@ -177,9 +203,11 @@ def chosen(
         raise ConfigError(f"the work root {str(work)!r} is no directory", path="--root")
     if autonomy and autonomy not in DIAL:
         raise ConfigError(f"--autonomy is one of {', '.join(DIAL)}, not {autonomy!r}")
-    paths = [str(path) for path in tools]
+    paths, skills = [str(path) for path in tools], list(skills)
     if is_coding_agent(agent):
-        _refuse_ours(agent, strict=strict, tools=bool(paths))
+        option = "--tools" if paths else "--skills" if skills else ""
+        option = option or "--snapshots" * snapshots
+        _refuse_ours(agent, strict=strict, option=option)
     choice = AgentChoice(
         agent,
         str(here),
@@ -190,15 +218,19 @@ def chosen(
         strict,
         network,
         list(ports),
+        allow_python,
         limits or {},
         tools=paths,
         flat=not recursive,
+        skills=skills,
+        no_project=not project_instructions,
+        snapshots=snapshots,
     )
     return replace(choice, digest=_digest(choice))
 
 
-def _refuse_ours(agent: str, *, strict: bool, tools: bool) -> None:
-    """Refuses options that a coding agent does not support.
+def _refuse_ours(agent: str, *, strict: bool, option: str) -> None:
+    """Refuses options that a coding agent does not support: strict, and `option` if it is given.
 
     Raises:
         ConfigError: Such an option was given.
@@ -208,11 +240,11 @@ def _refuse_ours(agent: str, *, strict: bool, tools: bool) -> None:
             f"{agent!r} is a coding agent, whose thoughts are not checked: leave --strict out",
             path="--strict",
         )
-    if tools:
+    if option:
         raise ConfigError(
-            f"{agent!r} is a coding agent, which has tools of its own: leave --tools out, and "
-            "configure them in its own settings",
-            path="--tools",
+            f"{agent!r} is a coding agent, which has its own: leave {option} out, and configure "
+            "them in its own settings",
+            path=option,
         )
 
 
@@ -221,8 +253,12 @@ def is_recorded(started: "RunStarted | None") -> bool:
     return started is not None and not {SETTINGS, ORIGIN}.isdisjoint(started.settings)
 
 
-def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> AgentChoice:
+def recorded_choice(
+    started: "RunStarted", agent: str = "", model: str = "", *, quiet: bool = False
+) -> AgentChoice:
     """Returns the choice that a run was started with. `agent` and `model` replace its own.
+
+    Without `quiet` a note is printed if the agent file has changed since.
 
     Raises:
         ConfigError: The run was not started by the command line, or is from another machine.
@@ -238,9 +274,44 @@ def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> 
     if agent:
         # Without a digest: an explicitly named agent needs no note.
         choice = replace(choice, agent=agent, folder=str(Path.cwd()), digest="")
-    elif choice.digest and choice.digest != _digest(choice):
+    elif not quiet and choice.digest and choice.digest != _digest(choice):
         say(f"note: {choice.agent} has changed since this run began")
     return replace(choice, model=model) if model else choice
+
+
+def named_choice(started: "RunStarted", agent: str = "") -> AgentChoice:
+    """Returns the choice for a run that anyone may have written: no code that it names is run.
+
+    Only `agent`, which the user names, names code. The recorded choice counts without the words
+    that name a file, folder, tool or program. The default agent of the command line has no code.
+
+    Raises:
+        ConfigError: `agent` is "" and the run names code, or its options are damaged.
+    """
+    settings = started.settings.get(SETTINGS)
+    if not is_object(settings):
+        settings = {}
+    if not agent and not _is_codeless(settings):
+        raise ConfigError(UNNAMED)
+    try:
+        recorded = {name: settings[name] for name in _HARMLESS & settings.keys()}
+        kept = msgspec.convert(recorded, AgentChoice)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"the options that the run records are damaged: {error}") from error
+    if {kept.autonomy, kept.unsaid_autonomy} - {"", *DIAL}:
+        raise ConfigError("the run records an autonomy that does not exist")
+    options = {name: getattr(kept, name) for name in _HARMLESS}
+    return replace(chosen(agent), digest="", **options)
+
+
+def _is_codeless(settings: Mapping[Any, Any]) -> bool:
+    """Returns whether a recorded choice is the default agent, on the present directory.
+
+    Options of another agent, or another directory with other instructions, make another prompt.
+    """
+    here = str(Path.cwd())
+    unnamed = settings.keys() - _HARMLESS - {"folder", "root", "model"}
+    return settings.get("root") == here and not any([settings[name] for name in unnamed])
 
 
 def _named(agent: str) -> str:
@@ -270,17 +341,21 @@ def approved_by(
 
 
 def make(
-    choice: AgentChoice, stand_in: "Model | None" = None, *, own_approver: bool = False
+    choice: AgentChoice,
+    stand_in: "Model | None" = None,
+    *,
+    own_approver: bool = False,
+    operator: "Policy | None" = None,
 ) -> "Agent[Any, Any]":
     """Makes the agent under the operator's policy. `stand_in` replaces its model.
 
     Without `own_approver` the agent has no approver: on a server or in an evaluation the
-    developer's own approver is not available.
+    developer's own approver is not available. `operator` replaces the operator's policy.
 
     Raises:
         ConfigError: The description has a fault; several faults are an ExceptionGroup.
     """
-    config, operator = project.config(), project.operator_policy()
+    config, operator = project.config(), operator or project.operator_policy()
     dial: Any = choice.autonomy or choice.unsaid_autonomy
     if dial:
         operator = replace(operator, autonomy=dial)
@@ -289,7 +364,10 @@ def make(
     with _discovery():
         agent = _described(choice, config, operator)
         agent = _with_discovered(agent, choice)
-        if agent.discover:
+        agent = _with_skills(agent, choice)
+        if choice.no_project:
+            agent = agent.replace(project_instructions=False)
+        if agent.discover or agent.skills:
             agent.toolset  # noqa: B018 - made here, to report unusable files now
     know(agent.known_secrets())
     if choice.autonomy:
@@ -297,6 +375,9 @@ def make(
     changes = _changes(agent, choice, own_approver=own_approver)
     if choice.strict:
         changes["strict"] = True
+    if choice.snapshots or agent.snapshots:
+        # An agent of a Python program works where the command does, as its tools do.
+        changes["snapshots"] = Path(choice.root)
     if stand_in is not None:
         return with_model(agent, stand_in).replace(**changes)
     default, others = live(agent, choice.model, config.provider)
@@ -307,12 +388,13 @@ def make(
 
 @contextmanager
 def _discovery() -> Generator[None]:
-    """Prints warnings of tool discovery as notes of this program."""
+    """Prints warnings about tools and skills that were left out as notes of this program."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DiscoveryWarning)
+        for kind in (DiscoveryWarning, SkillWarning):
+            warnings.simplefilter("always", kind)
         yield
     for warning in caught:
-        if issubclass(warning.category, DiscoveryWarning):
+        if issubclass(warning.category, DiscoveryWarning | SkillWarning):
             say(f"note: {warning.message}")
         else:
             warnings.warn_explicit(
@@ -330,6 +412,17 @@ def _with_discovered(agent: "Agent[Any, Any]", choice: AgentChoice) -> "Agent[An
     return agent.replace(tools=(*agent.tools, discover_toolset(paths, recursive=not choice.flat)))
 
 
+def _with_skills(agent: "Agent[Any, Any]", choice: AgentChoice) -> "Agent[Any, Any]":
+    if not choice.skills:
+        return agent
+    named = (USER, PROJECT)
+    sources = [each if each in named else Path(choice.folder) / each for each in choice.skills]
+    skills = find_skills(sources, choice.root)
+    return agent.replace(
+        tools=(*agent.tools, skill_tools(skills, choice.root, network=choice.reach))
+    )
+
+
 def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
     folder, root = Path(choice.folder), Path(choice.root)
     if not choice.agent:
@@ -344,7 +437,8 @@ def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Ag
         file, faults = read_agent(path, operator, choice.agent)
         if file is None:
             refuse(faults, f"{choice.agent} cannot be used")
-        return without_idle_model(build(file, config, root, choice.reach), file)
+        agent = build(file, config, root, choice.reach, allow_python=choice.allow_python)
+        return without_idle_model(agent, file)
     return _imported(choice.agent, folder, operator)
 
 
@@ -413,7 +507,7 @@ def _imported(name: str, folder: Path, operator: "Policy") -> "Agent[Any, Any]":
         )
     agent: Any = load(name, folder)
     if not isinstance(agent, Agent):
-        raise ConfigError(f"{name!r} is {agent!r}, not an Agent")
+        raise ConfigError(f"{name!r} is of the type {type(agent).__name__}, not an Agent")
     imported = cast("Agent[Any, Any]", agent)
     # An agent with the default policy tightens nothing, like an agent file without a policy.
     own = imported.policy
@@ -430,6 +524,7 @@ def _default(config: "Config", operator: "Policy", root: Path, reach: "Reach") -
         name="default",
         instructions=_INSTRUCTIONS,
         tools=tools_for_work(root, reach),
+        project_instructions=root,
         limits=limits,
         policy=operator,
     )

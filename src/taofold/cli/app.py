@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from taofold.cli import help_examples, output
 from taofold.cli.approvals import app as approvals
 from taofold.cli.authority import refuse
+from taofold.cli.budgets import app as budgets
 from taofold.cli.demo import demo
 from taofold.cli.doctor import doctor
 from taofold.cli.evals import evaluate
@@ -22,24 +23,31 @@ from taofold.cli.file_commands import check, graph, init
 from taofold.cli.loops import commands as loops
 from taofold.cli.loops.start import ALIAS, loop
 from taofold.cli.mcp import app as mcp
+from taofold.cli.memory import app as memory
 from taofold.cli.patterns import register as add_patterns
-from taofold.cli.project import unknown
+from taofold.cli.policy import app as policy
+from taofold.cli.project import relative, unknown
 from taofold.cli.runs.change import app as changing
 from taofold.cli.runs.drive import run
+from taofold.cli.runs.evidence import app as evidence
 from taofold.cli.runs.exchange import app as exchange
 from taofold.cli.runs.exchange import log_app
 from taofold.cli.runs.read import app as reading
+from taofold.cli.runs.recheck import app as rechecking
+from taofold.cli.runs.travel import app as traveling
 from taofold.cli.serve.commands import register as add_serve
+from taofold.cli.skills import app as skills
 from taofold.cli.tracebacks import hide_secrets, print_traceback
 
 ALLOWED_FOR_AGENTS: Final = frozenset(
     {
         *("run", "eval", "loop", "ralph", "demo", "check", "graph", "init", "doctor"),
         *("runs list", "runs show", "runs log", "runs metrics", "runs check", "runs diff"),
-        *("runs replay", "runs export", "approvals list", "mcp list", "mcp pins"),
+        *("runs replay", "runs recheck", "runs export", "approvals list", "mcp list", "mcp pins"),
         *("loops list", "loops status", "loops report", "loops export"),
         *("patterns list", "patterns show", "patterns lineage", "patterns metrics"),
-        *("patterns export", "serve start"),
+        *("patterns export", "serve start", "skills list", "skills check", "skills show"),
+        *("budget list", "policy test"),
     }
 )
 """Commands that a process started by an agent may call: they read, or begin work of their own.
@@ -110,7 +118,8 @@ app = typer.Typer(
 )
 runs = typer.Typer(
     no_args_is_help=True,
-    help="List, inspect, resume, fork and export runs. RUN is an id, its beginning, or `last`.",
+    help="List, inspect, resume, fork, rewind and export runs. "
+    "RUN is an id, its beginning, or `last`.",
 )
 
 
@@ -129,7 +138,7 @@ def _program(
     ] = False,
 ) -> None:
     # A misspelled variable would otherwise be ignored silently.
-    for text in unknown(os.environ):
+    for text in (*unknown(os.environ), *relative(os.environ)):
         output.say(f"warning: {text}")
 
 
@@ -146,10 +155,12 @@ for name, command, examples in (
 ):
     app.command(name, hidden=name == ALIAS, epilog=examples)(command)
 # Added without names, so their commands become commands of `runs`, in this order.
-for verbs in (reading, changing, exchange):
+for verbs in (reading, rechecking, changing, traveling, exchange, evidence):
     runs.add_typer(verbs)
 app.add_typer(runs, name="runs")
 app.add_typer(approvals, name="approvals")
+app.add_typer(budgets, name="budget")
+app.add_typer(policy, name="policy")
 app.add_typer(loops.app, name="loops")
 # Hidden: the names of AIWG, for its users.
 app.command("ralph-status", hidden=True)(loops.status)
@@ -157,6 +168,8 @@ app.command("ralph-resume", hidden=True)(loops.resume)
 app.command("ralph-abort", hidden=True)(loops.abort)
 add_patterns(app)
 add_serve(app)
+app.add_typer(skills, name="skills")
+app.add_typer(memory, name="memory")
 app.add_typer(mcp, name="mcp")
 app.add_typer(log_app, name="log")
 

@@ -14,6 +14,7 @@ from taofold.cli.output import USAGE, fail, give, give_json, invocation, say
 from taofold.core.text import times, visible
 
 if TYPE_CHECKING:
+    from taofold.files.agent import AgentFile
     from taofold.files.checked_yaml import Fault
     from taofold.policy import Policy
 
@@ -64,12 +65,14 @@ def check(
 
 
 def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
+    from taofold.files.agent import missing_roots
     from taofold.files.checked_yaml import check as against
     from taofold.files.checked_yaml import load
     from taofold.files.config import Config, read_learning
-    from taofold.files.flow.file import FlowFile, read_agent
+    from taofold.files.flow.file import FlowFile, python_codes, read_agent
     from taofold.files.flow.paths import unset_reads
     from taofold.files.policy import PolicyFile
+    from taofold.files.unknown_names import listed_names
     from taofold.reserved_places import is_seed_settings
 
     document, faults = load(path)
@@ -87,7 +90,12 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     ):
         return against(document, PolicyFile)[1]
     file, faults = read_agent(path, operator)
+    # A run may have another work root.
+    for fault in missing_roots(file, Path.cwd()) if file is not None and not run_code else ():
+        say(f"note: {fault}")
     if isinstance(file, FlowFile):
+        for note in file.notes:
+            say(f"note: {note}")
         for name in sorted(file.flow.needs):
             say(
                 f"note: {path}: no node sets state.{name}. Set it at the start (--set {name}=…) "
@@ -95,18 +103,35 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
             )
         for read in unset_reads(file.flow):
             way = " → ".join([*read.trail, "end" if read.path == ("result",) else "here"])
-            fault = document.fault(
+            fault = file.document.fault(
                 read.path,
                 f"state.{read.name} is not set on the path {way}",
                 f"set it there, or read get(state, {read.name!r}, …)",
             )
             say(f"note: {fault}")
-    if file is None or not run_code:
+        codes = python_codes(file)
+        for fault in filter(None, codes):
+            say(f"note: {fault}")
+        if codes and not any(codes):
+            say(f"note: {path}: the sandbox suffices for {times(len(codes), 'node')} with Python")
+    if file is None:
         return faults
-    return _build(path, operator)
+    if run_code:
+        return _build(path, operator)
+    _note_policy(file, listed_names(file))
+    return faults
+
+
+def _note_policy(file: "AgentFile", known: "set[str] | None") -> None:
+    """Prints notes about unknown tools in the file's policy. None: the tools are not known."""
+    from taofold.files.unknown_names import policy_notes
+
+    for note in policy_notes(file, known) if known is not None else ():
+        say(f"note: {visible(str(note))}")
 
 
 def _build(path: Path, operator: "Policy") -> "list[Fault]":
+    from taofold.agent.unknown_names import tool_names_of
     from taofold.core.errors import ConfigError
     from taofold.files.checked_yaml import Fault, FaultyFile
     from taofold.files.config import Config
@@ -117,7 +142,7 @@ def _build(path: Path, operator: "Policy") -> "list[Fault]":
         return faults
     try:
         # The empty configuration keeps the result independent of this project.
-        build(file, Config(), Path.cwd())
+        agent = build(file, Config(), Path.cwd(), allow_python=True)
     except ExceptionGroup as group:
         return [
             error.fault if isinstance(error, FaultyFile) else Fault(str(path), str(error))
@@ -125,6 +150,8 @@ def _build(path: Path, operator: "Policy") -> "list[Fault]":
         ]
     except ConfigError as error:
         return [Fault(str(path), str(error))]
+    if "nodes" not in file.document.value:
+        _note_policy(file, tool_names_of(agent))
     return []
 
 
@@ -208,8 +235,9 @@ POLICY: Final = """\
 # What agents of this project may do. It can only tighten the operator's policy,
 # ~/.config/taofold/policy.yaml, which has the same keys.
 
-# conservative: every tool that writes needs approval. autonomous: tier 2 needs none.
-autonomy: balanced
+# conservative: every tool that writes needs approval. balanced: tier 2 needs it. Without this
+# key the operator's value applies.
+# autonomy: conservative
 
 # Tiers: 1 runs, 2 needs approval, 3 needs approval at any autonomy, 4 is forbidden.
 # A project can raise the tier of a tool, never lower it.
@@ -221,8 +249,8 @@ tiers: {}
 # allow: [read_file, list_files, search]
 deny: []
 
-# Seconds until an approval request expires; 0 = never.
-approve_seconds: 0
+# Seconds until an approval request expires (default: the operator's; 0 = never).
+# approve_seconds: 3600
 """
 
 
@@ -231,6 +259,12 @@ def init(
         Path, typer.Argument(metavar="DIR", help="Existing folder for the files.")
     ] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Rewrite this flow of The Edge Agent in DIR instead."
+        ),
+    ] = None,
 ) -> None:
     """Write an example: agent.yaml, agent_tools.py and policy.yaml, with schemas for editors."""
     import json
@@ -243,6 +277,9 @@ def init(
 
     if not folder.is_dir():
         fail(f"{str(folder)!r} is not a folder: create it first, or name another one")
+    if source is not None:
+        _rewrite(source, folder, force=force)
+        return
     texts = {"agent.yaml": AGENT, "agent_tools.py": TOOLS, "policy.yaml": POLICY}
     there = [name for name in texts if (folder / name).exists()]
     if there and not force:
@@ -264,3 +301,28 @@ def init(
     say(f"run the agent without a key (the model test:tools only calls each tool once):\n  {goal}")
     say(f"with OpenAI:\n  export OPENAI_API_KEY=...\n  {goal} --model openai:gpt-5")
     say(f"with Ollama:\n  ollama pull llama3.2\n  {goal} --model ollama:llama3.2")
+
+
+def _rewrite(source: Path, folder: Path, *, force: bool) -> None:
+    """Writes a flow of The Edge Agent in our form, beside notes of its differences."""
+    from taofold.files.checked_yaml import refuse
+    from taofold.files.export import rewritten
+    from taofold.files.flow.file import FlowFile, read_agent
+
+    file, faults = read_agent(source, source=str(source))
+    if file is None:
+        refuse(faults, f"{source} cannot be rewritten")
+    if not isinstance(file, FlowFile):
+        fail(f"{str(source)!r} is an agent file; only flows, which have `nodes`, are rewritten")
+    target = folder / source.name
+    if target.exists() and target.samefile(source):
+        target = target.with_name(f"{source.stem}.taofold.yaml")
+    if target.exists() and not force:
+        fail(f"there is {str(target)!r} already; use --force to overwrite, or name another folder")
+    try:
+        target.write_text(rewritten(file), encoding="utf-8")
+    except OSError as error:
+        fail(f"{str(target)!r} cannot be written: {error.strerror}; name another folder")
+    for note in file.notes:
+        say(f"note: {note}")
+    say(f"wrote {target}\n\ncheck it:\n  {invocation()} check {quote(str(target))}")

@@ -166,6 +166,32 @@ Network = Annotated[
         rich_help_panel=PERMISSIONS,
     ),
 ]
+ProjectInstructions = Annotated[
+    bool,
+    typer.Option(
+        "--project-instructions/--no-project-instructions",
+        help="Show models the AGENTS.md of the project, with the default agent or an agent file "
+        "that has `project_instructions: true`.",
+        rich_help_panel=AGENT,
+    ),
+]
+Snapshots = Annotated[
+    bool,
+    typer.Option(
+        "--snapshots",
+        help="Store the files of --root after each step, so that `runs fork` and `runs rewind` "
+        "can restore them.",
+        rich_help_panel=AGENT,
+    ),
+]
+AllowPython = Annotated[
+    bool,
+    typer.Option(
+        "--allow-python",
+        help="Let a flow run Python that its sandbox cannot run, in a contained process.",
+        rich_help_panel=PERMISSIONS,
+    ),
+]
 LocalPort = Annotated[
     list[int] | None,
     typer.Option(

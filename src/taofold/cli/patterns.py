@@ -15,14 +15,16 @@ from taofold.cli import options
 from taofold.cli.loops.commands import which
 from taofold.cli.loops.dependencies import with_dependencies
 from taofold.cli.output import UNREACHED, fail, give, give_json, say
-from taofold.cli.project import with_registry
+from taofold.cli.project import evidence_signer, learning_settings, with_registry
 from taofold.cli.render import patterns as render
+from taofold.cli.runs.find import with_log
+from taofold.cli.tracebacks import EVIDENCE_KEY
 from taofold.core.errors import Refused
 from taofold.core.json_values import plain
 from taofold.core.text import times
 
 if TYPE_CHECKING:
-    from taofold.learning.events import PatternArchived
+    from taofold.learning.exchange.exports import Licensing, RunHash
     from taofold.learning.exchange.imports import ImportReport
     from taofold.learning.loops import LoopNote, LoopStats
     from taofold.learning.metrics import LearningMetrics
@@ -30,37 +32,11 @@ if TYPE_CHECKING:
     from taofold.learning.patterns.pattern import Pattern
     from taofold.learning.registry import Query, Registry
     from taofold.learning.settings import Injection, Pruning
+    from taofold.log.log import Log
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.learner import CrossLoopLearner
     from taofold.loop.state import LoopState
     from taofold.loop.values import Learnt, Lessons
-
-
-def _extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
-    """Learns from a loop, or from all ended loops if none is named."""
-
-    async def work(dependencies: "LoopDependencies") -> "list[tuple[str, Learnt | None, str]]":
-        from taofold.loop.stream import ids
-
-        names = (
-            [await which(dependencies, loop)]
-            if loop
-            # The oldest first, so that later loops recognize its patterns.
-            else list(reversed(await ids(dependencies.journal)))
-        )
-        return [await _extracted(dependencies, name, kinds, named=bool(loop)) for name in names]
-
-    done = with_dependencies(work)
-    if json:
-        give_json([_extract_json(name, learnt, why) for name, learnt, why in done])
-        return
-    for name, learnt, why in done:
-        if learnt is None:
-            say(f"{name}: skipped, {why}")
-            continue
-        give(f"{name}: {_count(learnt)}")
-        for extraction in learnt.extracted:
-            give(f"  {'new  ' if extraction.new else 'known'}  {extraction.pattern}")
 
 
 def _count(learnt: "Learnt") -> str:
@@ -114,60 +90,10 @@ def _silent(state: "LoopState") -> str:
     return f"it ended as {state.status}" if state.status in SILENT else ""
 
 
-def _inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> None:
-    """Injects lessons into a loop's next iteration (XTL-30)."""
-
-    async def work(dependencies: "LoopDependencies") -> "tuple[str, Lessons, int]":
-        from taofold.loop.learner import case_of
-        from taofold.loop.stream import inject as into
-        from taofold.loop.stream import load
-        from taofold.loop.values import ENDED, LIVE, RESUMABLE
-
-        name = await which(dependencies, loop, LIVE | RESUMABLE)
-        state = (await load(dependencies.journal, name)).state
-        if state.status in ENDED - RESUMABLE:
-            raise Refused(f"loop {name!r} is {state.status}: it has no next iteration")
-        learner = cast("CrossLoopLearner", dependencies.learner)
-        case = case_of(state.wish.task, _failing(state), learner.home(state))
-        injection = _wanted(learner.injection(state), rate, top_k)
-        lessons = await learner.inject(name, case, injection, manual=True)
-        # Iterations count from 1, so 0 means that nothing was injected.
-        number = await into(dependencies.journal, name, lessons) if lessons.text else 0
-        return name, lessons, number
-
-    name, lessons, number = with_dependencies(work)
-    if json:
-        give_json(
-            {
-                "loop": name,
-                "iteration": number or None,
-                "patterns": list(lessons.patterns),
-                "reasons": list(lessons.reasons),
-            }
-        )
-        return
-    if not number:
-        say(f"nothing was injected into {name}: no pattern is expected to help")
-    else:
-        give(f"{name} gets {len(lessons.patterns)} at iteration {number}:")
-        for pattern in lessons.patterns:
-            give(f"  {pattern}")
-    for reason in lessons.reasons[:10]:
-        say(f"  skipped {reason}")
-
-
-def _failing(state: "LoopState") -> "tuple[Any, ...]":
-
-    return () if state.verdict is None else state.verdict.errors
-
-
 def _wanted(usual: "Injection", rate: float | None, top_k: int | None) -> "Injection":
-    from msgspec.structs import replace
-
-    return replace(
-        usual,
-        min_success_rate=usual.min_success_rate if rate is None else rate,
-        top_k_patterns=usual.top_k_patterns if top_k is None else top_k,
+    asked = {"min_success_rate": rate, "top_k_patterns": top_k}
+    return usual.model_copy(
+        update={key: value for key, value in asked.items() if value is not None}
     )
 
 
@@ -223,14 +149,9 @@ def list_patterns(
         min_success_rate,
         max_success_rate,
     )
-
-    async def work(registry: "Registry") -> "list[Pattern]":
-        return await _chosen(registry, query, archived=archived)
-
     # The query supports one kind; several are filtered here.
-    patterns = [pattern for pattern in with_registry(work) if not only or pattern.kind in only][
-        :limit
-    ]
+    chosen = with_registry(lambda registry: _chosen(registry, query, archived=archived))
+    patterns = [pattern for pattern in chosen if not only or pattern.kind in only][:limit]
     if json:
         give_json([render.as_json(pattern) for pattern in patterns])
     elif patterns:
@@ -256,17 +177,13 @@ def show(pattern: PatternId, json: options.Json = False) -> None:
     if json:
         give_json({**render.as_json(described), **render.impact_json(described, stats)})
     else:
-        render.page(described, stats)
+        render.page(described, stats, control=_control())
 
 
 @app.command("lineage")
 def lineage(pattern: PatternId, json: options.Json = False) -> None:
     """List where a pattern was found and used, in order of time."""
-
-    async def work(registry: "Registry") -> "Pattern":
-        return await registry.show(pattern)
-
-    described = with_registry(work)
+    described = with_registry(lambda registry: registry.show(pattern))
     if json:
         give_json([render.source_json(source) for source in described.lineage])
     else:
@@ -284,7 +201,12 @@ def metrics(json: options.Json = False) -> None:
     if json:
         give_json(measured.as_json())
     else:
-        render.metrics(measured, loops)
+        render.metrics(measured, loops, control=_control())
+
+
+def _control() -> bool:
+    """Returns whether the settings draw control loops."""
+    return learning_settings().injection.control_share > 0
 
 
 @app.command("prune")
@@ -298,11 +220,7 @@ def prune(
 ) -> None:
     """Archive patterns that failed too often or were unused for long."""
     policy = _policy(min_success_rate, max_age_days)
-
-    async def work(registry: "Registry") -> "list[PatternArchived]":
-        return await registry.prune(policy, dry_run=dry_run)
-
-    gone = with_registry(work)
+    gone = with_registry(lambda registry: registry.prune(policy, dry_run=dry_run))
     if json:
         give_json([plain(pruned) for pruned in gone])
         return
@@ -326,11 +244,7 @@ def _policy(rate: float | None, days: int | None) -> "Pruning":
 @app.command("restore")
 def restore(pattern: PatternId, json: options.Json = False) -> None:
     """Restore an archived or retired pattern."""
-
-    async def work(registry: "Registry") -> "Pattern":
-        return await registry.restore(pattern)
-
-    back = with_registry(work)
+    back = with_registry(lambda registry: registry.restore(pattern))
     if json:
         give_json(render.as_json(back))
     else:
@@ -350,17 +264,34 @@ def export(
         Path | None,
         typer.Option("--team-shared", metavar="FILE", help="Same as PATH."),
     ] = None,
+    skill: Annotated[
+        bool, typer.Option("--skill", help="Write a skill (agentskills.io) to the folder PATH.")
+    ] = False,
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help=f"PEM file with the private key that signs the licences. Default: {EVIDENCE_KEY}.",
+        ),
+    ] = "",
     json: options.Json = False,
 ) -> None:
-    """Write all patterns to a file, or to a folder in the seed's layout."""
+    """Write all patterns to a file, to a folder in AIWG's layout, or as a skill.
+
+    Each own pattern has a licence: its measured effect, and the hashes of the runs behind it.
+    """
     from taofold.log.patterns.json_files import export_to
+    from taofold.skills.lessons import export_skill
 
     named = [path for path in (target, output, team_shared) if path is not None]
     if len(named) != 1:
         fail("give one path: FILE.json, or a folder for one file per type")
+    licensing = _licensing(key)
 
     async def work(registry: "Registry") -> list[Path]:
-        return await export_to(registry, named[0])
+        write = export_skill if skill else export_to
+        return await write(registry, named[0], licensing)
 
     written = with_registry(work)
     if json:
@@ -370,30 +301,103 @@ def export(
             give(str(path))
 
 
+def _licensing(key: str) -> "Licensing":
+    """Returns the inputs of licences: the runs of the loops here, and the signer."""
+    from taofold.learning.exchange.exports import Licensing
+    from taofold.log.open import journal_beside
+    from taofold.log.patterns.licences import MOST_LOOPS, run_hashes, signing
+    from taofold.loop.stream import ids, load
+
+    async def work(log: "Log") -> "dict[str, list[RunHash]]":
+        journal = journal_beside(log)
+        try:
+            loops: dict[str, list[str]] = {}
+            for name in (await ids(journal))[:MOST_LOOPS]:
+                state = (await load(journal, name)).state
+                loops[name] = [each.run for each in state.iterations if each.run]
+        finally:
+            await journal.close()
+        return await run_hashes(log, loops)
+
+    signer = evidence_signer(key)
+    sign = None if signer is None else signing(signer)
+    return Licensing(learning_settings().injection.control_share, with_log(work), sign)
+
+
 @app.command("import")
 def import_(
     source: Annotated[
-        Path,
-        typer.Option("--input", "-i", metavar="FILE", help="An exported file or folder."),
-    ],
+        Path | None, typer.Argument(metavar="[PATH]", help="A file of patterns, or a folder.")
+    ] = None,
+    input_: Annotated[
+        Path | None, typer.Option("--input", "-i", metavar="PATH", help="Same as PATH.")
+    ] = None,
+    key: Annotated[
+        list[str],
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help="Public key whose licences count: 64 digits, or a PEM file. May be repeated.",
+        ),
+    ] = [],
+    runs: Annotated[
+        Path | None,
+        typer.Option(
+            "--runs",
+            metavar="FOLDER",
+            help="Exports of runs (ndjson). A licence then counts only if all its runs are there "
+            "and hold.",
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Import exported patterns. Their counts are shown but not used. Exits with 1 on faults."""
+    """Import patterns from a JSON or YAML file, or from AIWG's folder `.aiwg/ralph` and its loops.
+
+    Their counts are shown but not used, unless --key checks the licence. Exits with 1 on faults.
+    """
+    from taofold.evidence.statement import public_key
     from taofold.log.patterns.json_files import import_from
+    from taofold.log.patterns.licences import checking, links_in
 
-    async def work(registry: "Registry") -> "ImportReport":
-        return await import_from(registry, source)
-
-    done = with_registry(work, create=True)
+    named = [path for path in (source, input_) if path is not None]
+    if len(named) != 1:
+        fail("give one path: a file of patterns, or a folder")
+    if runs is not None and not key:
+        fail("--runs needs --key: the hashes of runs alone do not show the effect of a lesson")
+    keys = [public_key(each) for each in key]
+    check = checking(keys, None if runs is None else links_in(runs)) if keys else None
+    done = with_registry(lambda registry: import_from(registry, named[0], check), create=True)
     if json:
-        give_json({"added": done.added, "known": done.known, "faults": list(done.faults)})
+        give_json(
+            {
+                "added": done.added,
+                "known": done.known,
+                "faults": list(done.faults),
+                "loops": done.loops,
+                "licences": done.licences._asdict() if keys else None,
+            }
+        )
     else:
-        give(f"{len(done.added)} added, {len(done.known)} known")
+        counts = f"{len(done.added)} added, {len(done.known)} known"
+        give(f"{counts}; {_licence_counts(done)}" if keys else counts)
+        if done.loops:
+            say(f"{times(len(done.loops), 'loop')} read for patterns")
         for fault in done.faults:
-            say(f"skipped: {fault}")
+            say(f"fault: {fault}")
     if done.faults:
-        # Valid patterns are imported; the exit code reports that some were skipped.
+        # Valid patterns are imported; the exit code reports the faults of others.
         raise typer.Exit(UNREACHED)
+
+
+def _licence_counts(done: "ImportReport") -> str:
+    """Returns the numbers of licences by their outcome."""
+    counting, without_benefit, untrusted = done.licences
+    parts = [f"{counting} count"]
+    if without_benefit:
+        parts.append(f"{without_benefit} without benefit")
+    if untrusted:
+        parts.append(f"{untrusted} not signed by a given key")
+    return f"licences: {', '.join(parts)}"
 
 
 @app.command("extract")
@@ -408,8 +412,30 @@ def extract(
     """Learn from a loop that has ended, even if learning is off. Can be repeated."""
     if every == bool(loop):
         fail("give either LOOP or --all")
+    kinds = kinds_of(types)
 
-    _extract(loop, kinds_of(types), json=json)
+    async def work(dependencies: "LoopDependencies") -> "list[tuple[str, Learnt | None, str]]":
+        from taofold.loop.stream import ids
+
+        names = (
+            [await which(dependencies, loop)]
+            if loop
+            # The oldest first, so that later loops recognize its patterns.
+            else list(reversed(await ids(dependencies.journal)))
+        )
+        return [await _extracted(dependencies, name, kinds, named=bool(loop)) for name in names]
+
+    done = with_dependencies(work)
+    if json:
+        give_json([_extract_json(name, learnt, why) for name, learnt, why in done])
+        return
+    for name, learnt, why in done:
+        if learnt is None:
+            say(f"{name}: skipped, {why}")
+            continue
+        give(f"{name}: {_count(learnt)}")
+        for extraction in learnt.extracted:
+            give(f"  {'new  ' if extraction.new else 'known'}  {extraction.pattern}")
 
 
 @app.command("inject")
@@ -422,7 +448,45 @@ def inject(
     json: options.Json = False,
 ) -> None:
     """Give lessons to an unfinished loop, for its next iteration."""
-    _inject(loop, min_success_rate, top_k, json=json)
+
+    async def work(dependencies: "LoopDependencies") -> "tuple[str, Lessons, int]":
+        from taofold.loop.learner import case_of
+        from taofold.loop.stream import inject as into
+        from taofold.loop.stream import load
+        from taofold.loop.values import ENDED, LIVE, RESUMABLE
+
+        name = await which(dependencies, loop, LIVE | RESUMABLE)
+        state = (await load(dependencies.journal, name)).state
+        if state.status in ENDED - RESUMABLE:
+            raise Refused(f"loop {name!r} is {state.status}: it has no next iteration")
+        learner = cast("CrossLoopLearner", dependencies.learner)
+        failing = () if state.verdict is None else state.verdict.errors
+        case = case_of(state.wish.task, failing, learner.home(state))
+        injection = _wanted(learner.injection(state), min_success_rate, top_k)
+        lessons = await learner.inject(name, case, injection, manual=True)
+        # Iterations count from 1, so 0 means that nothing was injected.
+        number = await into(dependencies.journal, name, lessons) if lessons.text else 0
+        return name, lessons, number
+
+    name, lessons, number = with_dependencies(work)
+    if json:
+        give_json(
+            {
+                "loop": name,
+                "iteration": number or None,
+                "patterns": list(lessons.patterns),
+                "reasons": list(lessons.reasons),
+            }
+        )
+        return
+    if not number:
+        say(f"nothing was injected into {name}: no pattern is expected to help")
+    else:
+        give(f"{name} gets {len(lessons.patterns)} at iteration {number}:")
+        for pattern in lessons.patterns:
+            give(f"  {pattern}")
+    for reason in lessons.reasons[:10]:
+        say(f"  skipped {reason}")
 
 
 def register(program: typer.Typer) -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from taofold.cli.output import invocation, say
+from taofold.cli.tracebacks import EVIDENCE_KEY, is_key_file
 from taofold.core.errors import ConfigError
 from taofold.reserved_places import PROJECT, open_file, operator_folder
 
 if TYPE_CHECKING:
+    from taofold.evidence.statement import Signer
     from taofold.files.config import Config
     from taofold.learning.registry import Registry
     from taofold.learning.settings import Learning
@@ -82,16 +84,25 @@ def operator_policy() -> "Policy":
     Raises:
         ExceptionGroup: All faults of the file.
     """
+    from taofold.policy import Policy
+
+    path = operator_folder() / "policy.yaml"
+    return policy_at(path, "the operator's policy") if path.exists() else Policy()
+
+
+def policy_at(path: Path, what: str) -> "Policy":
+    """Returns the policy in the file at `path`; `what` names it in errors.
+
+    Raises:
+        ExceptionGroup: All faults of the file.
+    """
     from taofold.files.checked_yaml import refuse
     from taofold.files.policy import read_policy
     from taofold.policy import Policy
 
-    path = operator_folder() / "policy.yaml"
-    if not path.exists():
-        return Policy()
     keys, faults = read_policy(path)
     if keys is None:
-        refuse(faults, "the operator's policy cannot be used")
+        refuse(faults, f"{what} cannot be used")
     try:
         return keys.over(Policy())
     except ConfigError as error:
@@ -148,6 +159,10 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
     """
     address = log_address()
     log = _named(address) if address else _own(create=create, kind=kind, adopt=adopt)
+    if signer := evidence_signer():
+        from taofold.log.signed import SignedLog
+
+        log = SignedLog(log, signer)
     configuration = config()
     if not configuration.traces:
         return log
@@ -155,6 +170,32 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
     from taofold.telemetry.traced_log import with_traces
 
     return with_traces(log, configuration.traces, content=configuration.traces_content)
+
+
+def has_log() -> bool:
+    """Returns whether there is a log, or a variable names one."""
+    return bool(log_address()) or (home() / FILE).exists()
+
+
+def evidence_signer(key: str = "") -> "Signer | None":
+    """Returns the signer that `key` names, else that of `TAOFOLD_EVIDENCE_KEY`, or None.
+
+    Raises:
+        ConfigError: The key cannot be used. The error names the variable if it holds the key.
+    """
+    spec = key or os.environ.get(EVIDENCE_KEY, "").strip()
+    if not spec:
+        return None
+    from taofold.evidence.statement import signer_of
+
+    try:
+        return signer_of(spec)
+    except ConfigError as error:
+        if key:
+            raise
+        # Text that is no path may be the key itself.
+        place = f"{EVIDENCE_KEY}={spec}" if is_key_file(spec) else EVIDENCE_KEY
+        raise ConfigError(str(error).removeprefix(f"{error.path}: "), path=place) from None
 
 
 def _named(address: str) -> "Log":
@@ -247,7 +288,9 @@ KNOWN: Final = (
         f"{_PREFIX}{suffix}"
         for suffix in (
             *("HOME", "LOG", "MODEL", "PROVIDER", "SPAWNED", "TRACES", "STARTED_BY"),
-            *("ENGINE", "TRACES_CONTENT"),
+            *("ENGINE", "TRACES_CONTENT", "EVIDENCE_KEY", "RECORDED_AGENTS"),
+            # Set for commands that taofold starts, which may start it again.
+            *("CASE", "RUN", "GATE_IN"),
         )
     ),
     *(
@@ -266,6 +309,15 @@ def unknown(environment: Iterable[str]) -> list[str]:
         f"unknown environment variable {name}{_near(name)}"
         for name in sorted(environment)
         if name.startswith(_PREFIX) and name not in KNOWN and not name.startswith(_READ)
+    ]
+
+
+def relative(environment: Mapping[str, str]) -> list[str]:
+    """Returns a warning for each XDG variable with a relative path, which is ignored."""
+    return [
+        f"{name}={environment[name]!r} is a relative path and is ignored: write an absolute one"
+        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
+        if environment.get(name, "/")[:1] not in ("", "/")
     ]
 
 

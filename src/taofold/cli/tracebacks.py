@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final
 
+EVIDENCE_KEY: Final = "TAOFOLD_EVIDENCE_KEY"
+"""Variable with the key that signs runs: a PEM file, PEM, or `SCHEME://…` of a key service."""
 _known: Final[set[str]] = set()
 
 
@@ -63,4 +65,18 @@ def redacted(text: str, *, guesses: bool = True) -> str:
     # Imported on demand, because most processes print no traceback.
     from taofold.policy.redaction import Redactor
 
-    return Redactor({*_known, *Redactor.secrets_in(os.environ)}, guesses=guesses).text(text)
+    variables = dict(os.environ)
+    known = set(_known)
+    # Its name is that of a secret, but an error must show which file was meant.
+    if is_key_file(path := variables.get(EVIDENCE_KEY, "")):
+        del variables[EVIDENCE_KEY]
+        known.discard(path)  # an agent knows all values with such names
+    return Redactor({*known, *Redactor.secrets_in(variables)}, guesses=guesses).text(text)
+
+
+def is_key_file(spec: str) -> bool:
+    """Returns whether a signing key is certainly given by its path, and not by its own text.
+
+    PEM, base64 and hexadecimal digits have no point. An address may hold a password.
+    """
+    return "." in spec and "PRIVATE KEY" not in spec and "://" not in spec

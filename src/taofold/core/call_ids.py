@@ -2,12 +2,14 @@
 
 A place is the `key` of an effect in its strategy plus the index of a call in its batch, so a resume
 and a replay derive the same ids. After a `Rewound` the same place yields new ids. `branch` returns
-the fork branch of a key and is not an id.
+the fork branch of a key and `place_in_branch` its position there; neither is an id.
 """
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
+from taofold.core.errors import LogError
 from taofold.core.state import RunState
 
 IDENTITY: Final = "identity"
@@ -42,3 +44,32 @@ def sample_id(run: str, key: str, index: int, number: int) -> str:
 def branch(key: str) -> str:
     """Returns the fork branch that the effect `key` belongs to, or "" outside every fork."""
     return key.rpartition(".")[0]
+
+
+def place_in_branch(key: str) -> tuple[str, int]:
+    """Returns the branch of the effect `key`, and its position in it.
+
+    Raises:
+        LogError: The key is not a place, so no release wrote it.
+    """
+    branch_key, _, at = key.rpartition(".")
+    try:
+        return branch_key, int(at)
+    except ValueError:
+        raise LogError(f"{key!r} is not a place in a run: its log was modified") from None
+
+
+def places_around(key: str) -> Iterator[tuple[str, str, int]]:
+    """Yields the effect `key` and each fork around it: key, branch, and position in the branch.
+
+    >>> list(places_around("3.1.0"))
+    [('3.1.0', '3.1', 0), ('3', '', 3)]
+
+    Raises:
+        LogError: The key is not a place, so no release wrote it.
+    """
+    while key:
+        branch_key, at = place_in_branch(key)
+        yield key, branch_key, at
+        # Two segments less: "3.1.0" is effect 0 of branch 1 of the fork at "3".
+        key = branch_key.rpartition(".")[0]

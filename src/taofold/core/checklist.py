@@ -11,6 +11,7 @@ from taofold.core import events as e
 from taofold.core.rule_names import (
     DEMANDS,
     EXCEPTION,
+    INCOMPLETE,
     INTENT,
     NO_THOUGHT,
     RATIONALE,
@@ -22,6 +23,7 @@ from taofold.core.rule_names import (
 )
 from taofold.core.rules import Violation, derived_violations, recorded_violations
 from taofold.core.state import live, opening
+from taofold.core.text import key_line
 from taofold.core.trace import TracedCall, TracedTurn, turns
 from taofold.core.vague_text import lacks_content
 from taofold.core.values import Value
@@ -91,7 +93,7 @@ _AFTER: Final = frozenset({EXCEPTION, REPEATED})
 
 def _complete(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     faults = {turn.number: turn.lack for turn in all_turns if turn.lack}
-    return faults | _broke(broken, NO_THOUGHT)
+    return _broke(broken, INCOMPLETE) | faults | _broke(broken, NO_THOUGHT)
 
 
 def _typed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
@@ -106,6 +108,8 @@ def _acted(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
                 faults[turn.number] = "an action without a tool"
             elif call.action.error:
                 faults[turn.number] = f"unreadable parameters: {call.action.error}"
+            elif call.observation is not None and call.observation.refused == "invalid":
+                faults[turn.number] = f"refused: {key_line(str(call.observation.result))}"
     return faults
 
 

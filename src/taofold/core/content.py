@@ -123,11 +123,15 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="call"):
 
 
 class ToolResult(Value, frozen=True, tag_field="type", tag="result"):
-    """The result of the call `id`: text, or text and media in order."""
+    """The result of the call `id`: text, or text and media in order.
+
+    `found` are the names of deferred tools that the call has found.
+    """
 
     id: str
     content: "str | tuple[TextPart | MediaPart, ...]"
     error: bool = False
+    found: tuple[str, ...] = ()
 
     @property
     def parts(self) -> "tuple[TextPart | MediaPart, ...]":
@@ -204,7 +208,13 @@ class Message(Value, frozen=True):
         return () if isinstance(content, str) else tuple(media_of(content))
 
 
-def result_message(id: str, content: Content, *, error: bool = False) -> Message:  # noqa: A002
+def result_message(
+    id: str,  # noqa: A002
+    content: Content,
+    *,
+    error: bool = False,
+    found: tuple[str, ...] = (),
+) -> Message:
     """Returns the message that answers call `id`."""
     presentable = (
         content
@@ -212,7 +222,7 @@ def result_message(id: str, content: Content, *, error: bool = False) -> Message
         if isinstance(content, str)
         else tuple([part for part in content if isinstance(part, TextPart | MediaPart)])
     )
-    return Message("tool", (ToolResult(id, presentable, error),))
+    return Message("tool", (ToolResult(id, presentable, error, found),))
 
 
 def parts_of(content: Content) -> tuple[Part, ...]:
@@ -358,7 +368,8 @@ class Conversation(Sequence[Message]):
 
     `chars` is the approximate size of what a model reads, in characters, and `size` the same in
     bytes of UTF-8. Both count media at their cost in characters. `media` lists the media needed to
-    send the conversation. `issuer` is the issuer of the newest message made by a model.
+    send the conversation. `issuer` is the issuer of the newest message made by a model. `pinned`
+    are the messages that stay when older ones are shortened.
     """
 
     __slots__ = (
@@ -374,6 +385,7 @@ class Conversation(Sequence[Message]):
         "issuer",
         "media",
         "offer",
+        "pinned",
         "size",
     )
 
@@ -396,6 +408,7 @@ class Conversation(Sequence[Message]):
         self.issuer: Issuer | None = None
         self.offer = ""
         """Digest of the tools and the schema with which the newest reply was requested."""
+        self.pinned: list[Message] = []
         for message in messages:
             self.append(message)
 
@@ -432,6 +445,11 @@ class Conversation(Sequence[Message]):
             if is_issuer_bound(content):
                 self._bound = True
                 self._bound_digest.update(_opaque(content, len(self._messages)).encode())
+
+    def pin(self, message: Message) -> None:
+        """Appends `message`, which stays when older ones are shortened."""
+        self.append(message)
+        self.pinned.append(message)
 
     @property
     def text_chars(self) -> int:

@@ -1,6 +1,7 @@
 """The first difference between two values, as readable text: its place and both values there.
 
-Compares structs, mappings, sequences and texts; two texts are shown from where they diverge.
+Compares structs, mappings, sequences and texts; two texts are shown from where they diverge. An
+event that stands against another kind of event, or none, is shown by its name and summary.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from taofold.core.json_values import is_array, is_object
-from taofold.core.text import apart, clip
+from taofold.core.text import apart, clip, line
 
 _SHOWN: Final = 200
 _ABSENT: Final = object()
@@ -20,7 +21,8 @@ def first_difference(old: object, new: object) -> tuple[str, str, str]:
 
         first_difference({"item": "tea"}, {"item": "milk"})  # ("item", "'tea'", "'milk'")
 
-    The place is "" if the values differ as a whole. A value has at most about 200 characters.
+    The place is "" if the values differ as a whole. A value has at most about 200 characters. A
+    missing event is "none".
     """
     names: list[str] = []
     while (inner := next(_differing(old, new), None)) is not None:
@@ -28,6 +30,8 @@ def first_difference(old: object, new: object) -> tuple[str, str, str]:
         names.append(name)
     if isinstance(old, str) and isinstance(new, str):
         old, new = apart(old, new)
+    if _is_event(old) or _is_event(new):
+        return ".".join(names), _event_text(old), _event_text(new)
     return ".".join(names), _shown(old), _shown(new)
 
 
@@ -54,6 +58,16 @@ def _parts(value: Any) -> dict[str, Any]:
         parts = cast("tuple[Any, ...]", value)
         return {str(number): part for number, part in enumerate(parts)}
     return {}
+
+
+def _is_event(value: Any) -> bool:
+    return isinstance(value, msgspec.Struct) and hasattr(value, "summary") and hasattr(value, "tag")
+
+
+def _event_text(value: Any) -> str:
+    if not _is_event(value):
+        return "none" if value is None else _shown(value)
+    return line(f"{value.tag.replace('_', ' ')}: {value.summary}", _SHOWN)
 
 
 def _shown(value: object) -> str:

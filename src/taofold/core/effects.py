@@ -14,9 +14,10 @@ and is tested with `next()` and `send()`. `Halt` is thrown into it where a limit
 The functions at the end wrap the effects for `yield from`, with typed results.
 """
 
+import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -27,11 +28,13 @@ from taofold.core.values import (
     ModelSettings,
     Observation,
     Reply,
+    Searcher,
     StepRole,
     Thought,
 )
 
 T = TypeVar("T")
+_NO_TOOL_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Begin(msgspec.Struct, frozen=True):
@@ -59,6 +62,12 @@ class Ask(msgspec.Struct, frozen=True):
     """Time limit of the model call in seconds; None = the remaining time of the run."""
     tolerant: bool = False
     """True: a provider failure yields a `Reply` with `finish="error"` instead of ending the run."""
+    dispensable: bool = False
+    """True: so does a limit that forbids the call. Goes with `tolerant`."""
+    deferred: tuple[str, ...] = ()
+    """The names that a search finds, in a constant order. `tools` has the found ones."""
+    search: Searcher = ""
+    """The side that searches. "" without `deferred`."""
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -79,13 +88,53 @@ class Note(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
+class Lack(msgspec.Struct, frozen=True):
+    """A rule of form that a reply breaks, and the message about it for the model."""
+
+    rule: str
+    detail: str
+
+
+class Assess(msgspec.Struct, frozen=True):
+    """The verdict on the form of a readable reply. Resolves to the verdict that counts.
+
+    A recorded reply keeps its recorded verdict, because another release may judge by other rules.
+    The strategy records the verdict as notes. Like a note, it has no key of its own.
+    """
+
+    lacks: tuple[Lack, ...] = ()
+    refused: bool = False
+    """True if the model is asked again for what the reply lacks."""
+
+
 class Fork(msgspec.Struct, frozen=True):
     """Strategies to run concurrently. Resolves to the tuple of their answers, in order."""
 
     branches: "tuple[Strategy[Any], ...]"
 
 
-Effect: TypeAlias = Begin | Ask | Act | Note | Fork
+def hand_off_tool(agent: str) -> str:
+    """Returns the name of the tool with which a model hands a run over to an agent.
+
+    >>> hand_off_tool("billing desk")
+    'transfer_to_billing_desk'
+    """
+    return f"transfer_to_{_NO_TOOL_NAME.sub('_', agent)}"
+
+
+class HandOff(msgspec.Struct, frozen=True):
+    """A change of the active agent. Resolves to the strategy with which that agent continues.
+
+    A strategy returns it in place of an `Answer`; `reasoning.relay` yields it.
+    """
+
+    agent: str
+    reason: str = ""
+    talk: Any = None
+    """The conversation so far; None = the agent begins with the goal."""
+
+
+Effect: TypeAlias = Begin | Ask | Act | Note | Assess | Fork | HandOff
 Strategy: TypeAlias = Generator[Effect, Any, T]
 
 

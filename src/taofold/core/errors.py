@@ -19,9 +19,12 @@ there.
 The model's own mistakes are never exceptions: they become observations.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from taofold.core.difference import first_difference
+
+if TYPE_CHECKING:
+    from taofold.core.reply import Usage
 
 
 class TaofoldError(Exception):
@@ -64,6 +67,8 @@ class ModelError(RunError):
             means that the provider rejects data it once signed or encrypted.
         status: HTTP status; 0 if there was no response.
         retry_after: Seconds to wait before a retry; None if unknown.
+        usage: Consumption of the call although it failed; None if unknown. It is then estimated,
+            unless the provider refused the request.
     """
 
     def __init__(
@@ -73,9 +78,11 @@ class ModelError(RunError):
         kind: str = "server",
         status: int = 0,
         retry_after: float | None = None,
+        usage: "Usage | None" = None,
     ) -> None:
         super().__init__(message)
         self.kind, self.status, self.retry_after = kind, status, retry_after
+        self.usage = usage
 
 
 class LimitReached(RunError):
@@ -144,9 +151,18 @@ class ReplayDiverged(RunError):
         recorded: The event or value in the log.
         requested: The one that the present code derived.
         hint: A probable cause, appended to the message.
+        seq: The number of the record, if it is known.
     """
 
-    def __init__(self, key: str, recorded: object, requested: object, hint: str = "") -> None:
+    def __init__(
+        self,
+        key: str,
+        recorded: object,
+        requested: object,
+        hint: str = "",
+        *,
+        seq: int | None = None,
+    ) -> None:
         place, old, new = first_difference(recorded, requested)
         where = f", {place}" if place else ""
         super().__init__(
@@ -154,6 +170,7 @@ class ReplayDiverged(RunError):
             + (f"\n{hint}" if hint else "")
         )
         self.key, self.recorded, self.requested, self.hint = key, recorded, requested, hint
+        self.seq = seq
 
 
 class Refused(TaofoldError):

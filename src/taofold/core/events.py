@@ -159,7 +159,7 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
 
     `goal` is the text; `parts` is the original goal if it holds more than text.
 
-    State: `goal`, `data`, `masked`; `status` is `running`
+    State: `goal`, `agent`, `data`, `masked`; `status` is `running`
     """
 
     timed: ClassVar[bool] = False
@@ -270,7 +270,7 @@ class LimitHit(Happened, frozen=True, tag="limit_hit"):
 
     `value` is 1 if no further call is made, -1 if the coming turn is the last. `needed` is the
     possible cost of the call that was not made, and `allowed` the bound at that time. Both are 0 if
-    this was not the reason.
+    this was not the reason. For the limit `budget`, `budget` is its name and `why` the explanation.
 
     State: `limits_hit` gets the limit (`value` 1: no further call is made; -1: the coming turn is
     the last)
@@ -282,11 +282,14 @@ class LimitHit(Happened, frozen=True, tag="limit_hit"):
     value: float
     needed: float = 0.0
     allowed: float = 0.0
+    budget: str = ""
+    why: str = ""
 
     @property
     def summary(self) -> str:
-        """The limit, with a mark for the last turn."""
-        return f"{self.limit}{' (last turn)' if self.value < 0 else ''}"
+        """The limit, with the budget's name or a mark for the last turn."""
+        name = f" {self.budget}" if self.budget else ""
+        return f"{self.limit}{name}{' (last turn)' if self.value < 0 else ''}"
 
 
 class PromptChanged(Annotation, frozen=True, tag="prompt_changed"):
@@ -307,7 +310,8 @@ class Replied(Happened, frozen=True, tag="replied"):
     `prompt` is the digest of the provider-neutral prompt, prefixed with the runtime's name if it is
     another one (`rust:…`). `prefix` is the digest of the whole request, including tools, schema and
     opaque parts ("" if the Rust runtime asked). `notes` are the provider's remarks about the
-    request.
+    request. `found` are the tools that a search of the provider has found. `agent` is the active
+    agent, "" = the one with which the run began: its budgets are charged.
 
     State: `model_calls` + 1 unless `cached`; `usage` is added to `usage` and to
     `usage_by_model[model]`; `masked` if the event is
@@ -327,6 +331,8 @@ class Replied(Happened, frozen=True, tag="replied"):
     notes: tuple[str, ...] = ()
     masked: bool = False
     """True if a secret was replaced by a mask in it."""
+    found: tuple[str, ...] = ()
+    agent: str = ""
 
     @property
     def foreign(self) -> bool:
@@ -364,10 +370,11 @@ class Replied(Happened, frozen=True, tag="replied"):
 
     @property
     def summary(self) -> str:
-        """Tokens, duration, and the text or the names of the called tools."""
+        """Tokens, duration, found tools, and the text or the names of the called tools."""
         tokens = f"{text.number(self.usage.tokens)} tokens, {text.duration(self.ms)}"
         reply = self.text or ", ".join([call.name for call in self.calls])
-        return f"{tokens}{' (cached)' * self.cached}: {reply}"
+        found = f", found {', '.join(self.found)}" if self.found else ""
+        return f"{tokens}{' (cached)' * self.cached}{found}: {reply}"
 
 
 class Cut(Annotation, frozen=True, tag="cut"):
@@ -387,10 +394,15 @@ class Cut(Annotation, frozen=True, tag="cut"):
 
 
 class Hooked(Annotation, frozen=True, tag="hooked"):
-    """A hook changed the model call at `key`; a replay applies the same change.
+    """A hook changed the call at `key`; a replay applies the same change.
 
-    `point` is "before_model" or "after_model". `rejected` is the reason why the run ends here; "" =
-    it continues, and the model also reads `message`.
+    `point` is "before_model", "after_model" or "before_tool". `rejected` is the reason why the run
+    ends here; "" = it continues, and the model also reads `message`, if there is one. `pinned`
+    messages stay complete when older steps are shortened; those of earlier releases were dropped.
+    `before` and `after` hold what a hook changed: the parameters of the tool call at `index`, or
+    `settings` and `tools` of a model call.
+
+    State: none; parameters changed `before_tool` enter the state with the following `decided`
     """
 
     heading: ClassVar[str] = "hook"
@@ -399,11 +411,62 @@ class Hooked(Annotation, frozen=True, tag="hooked"):
     point: str
     rejected: str = ""
     message: str = ""
+    pinned: bool = False
+    index: int = -1
+    """The call's place in its batch; -1 for a model call."""
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
 
     @property
     def summary(self) -> str:
-        """The hook, its point, and the rejection or the message."""
-        return f"{self.hook} {self.point}: {self.rejected or self.message}"
+        """The hook, its point, and the rejection, the message or the change."""
+        change = self.rejected or self.message
+        if self.after is not None:
+            change = f"{text.value(self.before)} → {text.value(self.after)}"
+        return f"{self.hook} {self.point}: {change}"
+
+
+class HandedOff(Happened, frozen=True, tag="handed_off"):
+    """Another agent became the active one: it continues the conversation of the run.
+
+    `before` is the agent that was active, `reason` its model's text. The other fields hold for
+    `agent` what `run_started` holds for the first agent of the run.
+
+    State: `agent`
+    """
+
+    heading: ClassVar[str] = "handed off"
+    key: str
+    agent: str
+    before: str = ""
+    reason: str = ""
+    model: str = ""
+    profile: Profile = Profile()
+    policy: str = ""
+    settings: dict[str, Any] = {}
+    masked: bool = False
+    """True if a mask replaced a secret in the settings."""
+
+    @property
+    def summary(self) -> str:
+        """Both agents, and the reason."""
+        reason = f": {self.reason}" if self.reason else ""
+        return f"from {self.before} to {self.agent}{reason}"
+
+    def applied(self, started: RunStarted) -> RunStarted:
+        """Returns the start of the run as if it had begun with this agent.
+
+        Args:
+            started: The start of the run.
+        """
+        return structs.replace(
+            started,
+            agent=self.agent,
+            model=self.model,
+            profile=self.profile,
+            policy=self.policy,
+            settings=self.settings,
+        )
 
 
 class AskFailed(Annotation, frozen=True, tag="ask_failed"):
@@ -415,6 +478,34 @@ class AskFailed(Annotation, frozen=True, tag="ask_failed"):
     key: str
     kind: str
     message: str
+
+
+class Charged(Happened, frozen=True, tag="charged"):
+    """Consumption that no reply reports: of a model call without a reply, or of a tool.
+
+    `model` asked or was asked. `tool` is the tool that reported it, "" = a model call failed or was
+    cut off. `estimated`: the provider did not report it. `agent` is the active agent, "" = the one
+    with which the run began.
+
+    State: `usage` is added to `usage` and to `usage_by_model[model]`
+    """
+
+    derived: ClassVar[bool] = False
+    heading: ClassVar[str] = "charged"
+    key: str
+    usage: Usage
+    model: str = ""
+    tool: str = ""
+    estimated: bool = False
+    agent: str = ""
+
+    @property
+    def summary(self) -> str:
+        """The tokens and dollars, and what consumed them."""
+        usd = f", ${self.usage.usd:.4f}" if self.usage.usd else ""
+        about = "about " if self.estimated else ""
+        what = f"tool {self.tool}" if self.tool else f"a call of {self.model} without a reply"
+        return f"{about}{text.number(self.usage.tokens)} tokens{usd}: {what}"
 
 
 class Violated(Annotation, frozen=True, tag="violated"):
@@ -456,7 +547,11 @@ class Noted(Happened, frozen=True, tag="noted"):
     """A strategy's own trace entry.
 
     State: kind `state`: its `data` is merged over the state's; any other kind: none (`branch`: the
-    branch that a flow took, `{node, to}`)
+    branch that a flow took, `{node, to}`; `grounding_judged`: `{judge, steps: {number: [grounded,
+    reason]}}`, or `{judge: "rules", model, error}`; `compaction_failed`: no summary was
+    made and the steps were folded, `{reason}`; `budget`: a budget is nearly used up, `{name,
+    scope, share, start, until}`; `agent_not_continued`: the run does not begin with the session's
+    last agent, `{agent, reason}`)
     """
 
     key: str
@@ -465,11 +560,14 @@ class Noted(Happened, frozen=True, tag="noted"):
 
     @property
     def summary(self) -> str:
-        """The kind and its data; for `branch`, the two nodes."""
+        """The kind and its data; for `branch`, the two nodes; for `budget`, the share."""
         if self.kind == "branch":
             # An imported file may hold any value here.
             node, target = self.data.get("node", ""), self.data.get("to") or "the next node"
             return f"{self.kind} {node} → {target}"
+        if self.kind == "budget":
+            name, scope = self.data.get("name", ""), self.data.get("scope", "")
+            return f"budget {name} of {scope}: {text.value(self.data.get('share'))} is spent"
         return f"{self.kind} {text.value(self.data)}"
 
     @property
@@ -479,8 +577,8 @@ class Noted(Happened, frozen=True, tag="noted"):
 
     @property
     def announcement(self) -> str | None:
-        """The branch that a flow took."""
-        return self.summary if self.kind == "branch" else None
+        """The branch that a flow took, or the warning of a budget."""
+        return self.summary if self.kind in ("branch", "budget") else None
 
 
 class Proposed(Happened, frozen=True, tag="proposed"):
@@ -543,7 +641,9 @@ class Decided(Happened, frozen=True, tag="decided"):
 class Resolved(Decided, frozen=True, tag="resolved"):
     """An approval was closed: by an approver, by expiry, or because its action changed.
 
-    `imported`: the decision comes from an imported file and was not verified here.
+    `imported`: the decision comes from an imported file and was not verified here. `principal` is
+    the principal whose rights were checked, and `deciders` the ones under which it may decide. It
+    has another id than `by` only if the owner of a process decides in the name of `by`.
 
     State: as `decided`; `masked` if the event is
     """
@@ -552,6 +652,8 @@ class Resolved(Decided, frozen=True, tag="resolved"):
     imported: bool = False
     masked: bool = False
     """True if a mask replaced a secret in the user's text."""
+    principal: Principal | None = None
+    """None: code of the run's process decided (an `approve` function, expiry)."""
 
     @property
     def decider(self) -> str:
@@ -640,6 +742,88 @@ class DecisionRefused(Annotation, frozen=True, tag="decision_refused"):
     at: int = 0
 
 
+class Snapshotted(Annotation, frozen=True, tag="snapshotted"):
+    """The files of `folder` were stored as `tree`, after `step` steps.
+
+    `left_out` are paths that the state does not hold (ignored, too large, nested repositories), and
+    `more` the number of further ones. `held` are the calls of the step, as [key, index], that
+    changed nothing but files of the state. `why` is the reason why nothing was stored; `tree` is
+    then "".
+    """
+
+    derived: ClassVar[bool] = False
+    incidental: ClassVar[bool] = True
+    step: Count
+    tree: str = ""
+    folder: str = ""
+    files: Count = 0
+    left_out: tuple[str, ...] = ()
+    more: Count = 0
+    held: tuple[tuple[str, Count], ...] = ()
+    why: str = ""
+
+    @property
+    def summary(self) -> str:
+        """The step, the tree and the number of files, or the reason why nothing was stored."""
+        if self.why:
+            return f"files after step {self.step} were not stored: {self.why}"
+        out = len(self.left_out) + self.more
+        rest = f", {text.times(out, 'path')} left out" if out else ""
+        return f"step {self.step}: {self.tree[:12]}, {text.times(self.files, 'file')}{rest}"
+
+    @property
+    def announcement(self) -> str | None:
+        """The reason why nothing was stored."""
+        return self.summary if self.why else None
+
+
+class Restored(Annotation, frozen=True, tag="restored"):
+    """The files of `step` were restored from `tree` in `folder`, where the run continues.
+
+    `tree` is "" if they were left as they were on request. `kept` are the calls after that step
+    whose effects outside of the files were not undone.
+    """
+
+    timed: ClassVar[bool] = False
+    derived: ClassVar[bool] = False
+    incidental: ClassVar[bool] = True
+    heading: ClassVar[str] = "restored"
+    step: Count
+    tree: str = ""
+    folder: str = ""
+    kept: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The step and the folder."""
+        if not self.tree:
+            return "no files: they were left as they were"
+        return f"the files of step {self.step} in {self.folder}"
+
+
+class Compensated(Annotation, frozen=True, tag="compensated"):
+    """The effect of a call was undone after a rewind, or was to be.
+
+    `start` is the number of the call's `started_once`, in the log of the child run `run` if that
+    made the call. `call` names its step and tool. `status`: `started` (before the undoing), `done`,
+    `failed` (with the reason `why`), or `declined`.
+    """
+
+    disk: ClassVar[bool] = True
+    timed: ClassVar[bool] = False
+    derived: ClassVar[bool] = False
+    heading: ClassVar[str] = "undo of"
+    wording: ClassVar[str] = "{0.call}: {0.status} {0.why}"
+    key: str
+    start: Count
+    status: str
+    index: int = 0
+    by: str = ""
+    why: str = ""
+    run: str = ""
+    call: str = ""
+
+
 class Updated(Happened, frozen=True, tag="updated"):
     """A Redux-style action changed the state's `name`.
 
@@ -715,7 +899,9 @@ Event: TypeAlias = (
     | PromptChanged
     | Replied
     | Hooked
+    | HandedOff
     | AskFailed
+    | Charged
     | Violated
     | Cut
     | Compacted
@@ -727,6 +913,9 @@ Event: TypeAlias = (
     | StartedOnce
     | Observed
     | DecisionRefused
+    | Snapshotted
+    | Restored
+    | Compensated
     | Updated
     | Parked
     | Rewound

@@ -127,6 +127,12 @@ def is_foreign(path: str) -> bool:
     return path.startswith(("/", "<", "node:")) or not _LIBRARIES.isdisjoint(path.split("/"))
 
 
+def is_test_id(name: str) -> bool:
+    """Returns whether a check with this id is a test: `test_a.py::test_b`, `a.test.ts > b`."""
+    # Only a test can be run by its name; a compiler's finding is named after its message.
+    return is_test(name.partition("::")[0].partition(" > ")[0])
+
+
 def is_test(path: str) -> bool:
     """Returns whether the file belongs to the tests."""
     *folders, name = path.lower().split("/")

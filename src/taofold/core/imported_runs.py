@@ -1,7 +1,8 @@
 """Imported runs: separates the history in a file from claims that must not count. Pure.
 
 A file can claim anything: an approval, a started call without an outcome, a principal with more
-rights. `as_import` rejects impossible records and keeps finished calls, marked as imported, for the
+rights, a time in the future. `as_import` rejects impossible records, sets later times to that of
+the import, and keeps finished calls, marked as imported, for the
 importing principal. For a call without an outcome it keeps only the proposal. The continued run is
 therefore approved again, under the local policy, for everything that is not done. `provenance_of`
 distinguishes an imported run from a local one.
@@ -64,7 +65,13 @@ def as_import(
         imported=origin,
     )
     return [
-        replace(record, seq=seq, event=started if seq == 0 else _mark_imported(record.event, seqs))
+        replace(
+            record,
+            seq=seq,
+            # A continued run spends in the period of its last record: it must not be in the future.
+            at=min(max(record.at, 0), at),
+            event=started if seq == 0 else _mark_imported(record.event, seqs),
+        )
         for seq, record in enumerate(history)
     ]
 

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from taofold.core import events as e
-from taofold.core.grounding import ground_turns
+from taofold.core.agent_shares import shares
+from taofold.core.grounding import RULES, ground_turns
 from taofold.core.state import fold, live
 from taofold.core.trace import TracedTurn, turns
 from taofold.core.values import Usage, Value
@@ -35,6 +36,8 @@ class Metrics(Value, frozen=True):
     grounded: int
     cited: int
     """Eligible thoughts that name an earlier step in `because`, grounded or not."""
+    grounding_judge: str
+    """The judge: "rules", or the name of a model. The rules decide where it has no verdict."""
     exception_rate: float | None
     interrupted: int
     calls: int
@@ -42,6 +45,8 @@ class Metrics(Value, frozen=True):
     model_calls: int
     usage: Usage
     usage_by_model: dict[str, Usage]
+    usage_by_agent: dict[str, Usage]
+    """By the agent that was active. Child runs count for the agent that called them."""
     tool_ms: float
     model_ms: float
     active_ms: int
@@ -54,6 +59,9 @@ class Metrics(Value, frozen=True):
         measures["usage"] = _usage(self.usage)
         measures["usage_by_model"] = {
             model: _usage(usage) for model, usage in self.usage_by_model.items()
+        }
+        measures["usage_by_agent"] = {
+            agent: _usage(usage) for agent, usage in self.usage_by_agent.items()
         }
         return measures
 
@@ -81,6 +89,7 @@ def measure(records: Iterable[e.Record]) -> Metrics:
         grounding_eligible=len(eligible),
         grounded=grounded,
         cited=sum(judged.cited for judged in eligible),
+        grounding_judge=next((j.judge for j in eligible if j.judge != RULES), RULES),
         exception_rate=_percent(types["exception"], len(done)),
         interrupted=sum(bool(turn.calls) and not turn.complete for turn in all_turns),
         calls=state.tool_calls,
@@ -88,6 +97,7 @@ def measure(records: Iterable[e.Record]) -> Metrics:
         model_calls=state.model_calls,
         usage=state.usage,
         usage_by_model=dict(state.usage_by_model),
+        usage_by_agent={name: share.usage for name, share in shares(records).items()},
         tool_ms=_tool_ms(done),
         model_ms=round(sum(r.event.ms for r in live_records if isinstance(r.event, e.Replied)), 3),
         active_ms=state.active_ms,

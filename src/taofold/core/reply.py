@@ -170,7 +170,8 @@ def is_cut(reason: str | None) -> bool:
 class Reply:
     """A model's reply, built from `text`, `calls` and `reasoning`, or from `parts` in order.
 
-    `notes` are the provider's remarks about the request (reasoning it dropped, and why).
+    `notes` are the provider's remarks about the request (reasoning it dropped, and why). `found`
+    are the names of tools that a search of the provider has found.
 
         Reply("42")
         Reply("I look.", (ToolCall("read", '{"path": "a.txt"}', "c1"),), finish="tool_calls")
@@ -182,6 +183,7 @@ class Reply:
     finish: str
     issuer: Issuer | None
     notes: tuple[str, ...]
+    found: tuple[str, ...]
     text: str = field(init=False, repr=False, compare=False)
     """The text, without thinking and calls."""
     calls: tuple[ToolCall, ...] = field(init=False, repr=False, compare=False)
@@ -199,6 +201,7 @@ class Reply:
         parts: Content | None = None,
         issuer: Issuer | None = None,
         notes: Sequence[str] = (),
+        found: Sequence[str] = (),
     ) -> None:
         if parts is None:
             calls = tuple(calls)
@@ -223,6 +226,7 @@ class Reply:
         put(self, "finish", finish)
         put(self, "issuer", issuer)
         put(self, "notes", tuple(notes))
+        put(self, "found", tuple(found))
 
     @property
     def reasoning(self) -> str:

@@ -1,7 +1,7 @@
 """The rules of a turn (D3): what a thought and its actions must not do, live or in a log.
 
-`check_thought` checks a type while a run is active. `violations` returns all that a log shows:
-those that the run recorded, and those that its turns break regardless of the writer. The identity
+`check_thought` checks a type while a run is active. `recorded_violations` returns those that a run
+recorded, `derived_violations` those that its turns break regardless of the writer. The identity
 of calls (`fingerprint`) and the detection of repeated actions are here too. Pure and linear.
 Strategy and policy decide the consequences; `checklist` has the seven summary items. Source: the
 AIWG rules for Thought-Action-Observation loops.
@@ -27,10 +27,10 @@ from taofold.core.rule_names import (
     UNGROUNDED,
     UNTYPED,
 )
-from taofold.core.state import live, opening
+from taofold.core.state import live
 from taofold.core.trace import TracedTurn, turns
-from taofold.core.vague_text import lacks_intent
-from taofold.core.values import THOUGHT_TYPES, Action, ThoughtType, Value
+from taofold.core.vague_text import lacks_aim, lacks_intent
+from taofold.core.values import FINISH, THOUGHT_TYPES, Action, ThoughtType, Value
 
 
 class Violation(Value, frozen=True):
@@ -72,8 +72,7 @@ def fingerprint(action: Action) -> str:
     """Returns tool and parameters as canonical JSON, without the reserved `timeout_s`."""
     parameters = action.parameters
     if "timeout_s" in parameters:
-        # A failed call that is repeated with more time is still the same call; `same_action`
-        # compares the time separately.
+        # A failed call that is repeated with more time is still the same call.
         parameters = {name: value for name, value in parameters.items() if name != "timeout_s"}
     try:
         # order="deterministic" sorts keys, so `{a, b}` and `{b, a}` are one call.
@@ -83,11 +82,6 @@ def fingerprint(action: Action) -> str:
         # fingerprint.
         content = repr(parameters)
     return f"{action.tool} {content}"
-
-
-def same_action(a: Action, b: Action) -> bool:
-    """Returns whether `b` repeats the call `a`. A larger `timeout_s` in `b` counts as a change."""
-    return a.tool == b.tool and fingerprint(a) == fingerprint(b) and b.seconds <= a.seconds
 
 
 def detect_action_loop(recent_actions: Sequence[str], max_recent: int = 3) -> bool:
@@ -106,26 +100,6 @@ def detect_alternation(recent_actions: Sequence[str], window: int = 4) -> bool:
     last = list(recent_actions[-window:])
     # The window equals itself shifted by two: A B A B, for any length.
     return len(last) == window and last[0] != last[1] and last[2:] == last[:-2]
-
-
-def violations(
-    records: Iterable[e.Record],
-    *,
-    effects: Mapping[str, str] | None = None,
-    research: bool | None = None,
-) -> tuple[Violation, ...]:
-    """Returns every broken rule in a log, recorded by the run or derived from its turns."""
-    live_records = live(records)
-    broken = list(recorded_violations(live_records))
-    # Recorded and derived violations overlap: the last step identifies the offending one.
-    reported = {(violation.rule, violation.steps[-1:]) for violation in broken}
-    derivable = derived_violations(live_records, effects=effects, research=research)
-    broken += [
-        violation
-        for violation in derivable
-        if (violation.rule, violation.steps[-1:]) not in reported
-    ]
-    return tuple(sorted(broken, key=lambda violation: violation.steps[:1]))
 
 
 def recorded_violations(records: Iterable[e.Record]) -> tuple[Violation, ...]:
@@ -153,43 +127,38 @@ def recorded_violations(records: Iterable[e.Record]) -> tuple[Violation, ...]:
     return tuple(reversed(broken))
 
 
-def derived_violations(
-    records: Iterable[e.Record],
-    *,
-    effects: Mapping[str, str] | None = None,
-    research: bool | None = None,
-) -> tuple[Violation, ...]:
-    """Returns the rules that the turns of the log break, regardless of who wrote it.
-
-    Args:
-        effects: The effects of tools ("read", "idempotent", "once") where the log lacks them.
-        research: True if that type was enabled; None reads the run's settings.
-    """
+def derived_violations(records: Iterable[e.Record]) -> tuple[Violation, ...]:
+    """Returns the rules that the turns of the log break, regardless of who wrote it."""
     live_records = live(records)
-    start = opening(live_records)
-    settings = start.settings if start is not None else {}
-    recorded_effects: Any = settings.get("effects")
-    recorded_effects = (
-        cast("dict[str, str]", recorded_effects) if isinstance(recorded_effects, dict) else {}
-    )
-    # The caller's effects are current, the log's are those of its day; the caller's take
-    # precedence.
-    all_effects = {**recorded_effects, **(effects or {})}
-    opted = settings.get("research") is True if research is None else research
-    native = start is not None and start.profile.native_tools
+    # Each agent that was active has its own tools and model.
+    agents = [r for r in live_records if isinstance(r.event, e.RunStarted | e.HandedOff)]
+    effects: dict[str, str] = {}
+    opted = False
+    for record in agents:
+        event = cast("e.RunStarted | e.HandedOff", record.event)
+        noted: Any = event.settings.get("effects")
+        effects |= cast("dict[str, str]", noted) if isinstance(noted, dict) else {}
+        opted = opted or event.settings.get("research") is True
     taken = turns(live_records)
     return (
-        *(broken for turn in taken for broken in _alone(turn, all_effects, opted)),
-        *(() if native else _unexplained(taken)),
+        *(broken for turn in taken for broken in _alone(turn, effects, opted)),
+        *_unexplained([turn for turn in taken if not _is_native(turn, agents)]),
         *_between(taken),
         # A parked run has open calls by design: they wait for an approval.
         *(() if _waits(live_records) else _interrupted(taken)),
         *(
-            Violation(UNGROUNDED, "the thought uses nothing that was observed", (verdict.step,))
+            Violation(UNGROUNDED, verdict.problem, (verdict.step,))
             for verdict in ground_turns(taken, live_records)
             if verdict.eligible and not verdict.grounded
         ),
     )
+
+
+def _is_native(turn: TracedTurn, agents: Sequence[e.Record]) -> bool:
+    """Returns whether the agent of the turn called tools natively."""
+    active = [record.event for record in agents if record.seq < turn.seq]
+    last = active[-1] if active else None
+    return isinstance(last, e.RunStarted | e.HandedOff) and last.profile.native_tools
 
 
 def _alone(turn: TracedTurn, effects: Mapping[str, str], research: bool) -> Iterator[Violation]:
@@ -201,8 +170,12 @@ def _alone(turn: TracedTurn, effects: Mapping[str, str], research: bool) -> Iter
     problem = check_thought(thought.type, research=research)[1]
     if problem:
         yield Violation(UNTYPED, problem, steps)
-    if lacks_intent(thought.content):
-        detail = "the thought names an activity, not what it is for: say the aim and the reason"
+    # A final answer has reached its aim.
+    acts = any([call.action.tool != FINISH and not call.local for call in turn.calls])
+    if lacks_intent(thought.content) or (
+        acts and not thought.synthesized and lacks_aim(thought.content)
+    ):
+        detail = "the thought names an activity or a fact, not what it is for: say the aim"
         yield Violation(INTENT, detail, steps)
     for call in turn.calls:
         tool = call.action.tool

@@ -108,6 +108,8 @@ class RunState(Value, frozen=True):
     error: str = ""
     waiting_for: str = ""
     started: e.RunStarted | None = None
+    agent: str = ""
+    """The active agent."""
     data: Mapping[str, Any] = {}
     steps: Chain = msgspec.field(default_factory=Chain)
     open: Mapping[str, OpenStep] = {}
@@ -139,6 +141,8 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
     match event:
         case e.Replied():
             return _replied(state, event, at, active)
+        case e.Charged():
+            return replace(_charged(state, event), at=at, active_ms=active)
         case e.Proposed():
             opened = OpenStep(event.thought, tuple(map(ActionSlot, event.actions)))
             # A new dict, never a change in place: earlier states share it. Open steps are few.
@@ -168,10 +172,14 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
                 goal=event.goal,
                 status="running",
                 started=event,
+                agent=event.agent,
                 data=event.data,
                 masked=event.masked,
                 at=at,
             )
+        case e.HandedOff():
+            masked = state.masked or event.masked
+            return replace(state, agent=event.agent, masked=masked, at=at, active_ms=active)
         case e.Updated():
             data = {**state.data, event.name: event.value}
             return replace(state, data=data, at=at, active_ms=active)
@@ -219,6 +227,17 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             assert_never(event)
 
 
+def usage_of(event: e.Event) -> Usage:
+    """Returns the consumption that an event reports; zero for most."""
+    match event:
+        case e.Replied() | e.Charged():
+            return event.usage
+        case e.Observed():
+            return event.usage or Usage()
+        case _:
+            return Usage()
+
+
 def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunState:
     return replace(
         state,
@@ -229,6 +248,14 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
         masked=state.masked or event.masked,
         at=at,
         active_ms=active,
+    )
+
+
+def _charged(state: RunState, event: e.Charged) -> RunState:
+    return replace(
+        state,
+        usage=state.usage + event.usage,
+        usage_by_model=_by_model(state, {event.model: event.usage}),
     )
 
 
@@ -383,9 +410,9 @@ def opening(records: Iterable[e.Record]) -> e.RunStarted | None:
     return None
 
 
-def ending(records: Sequence[e.Record]) -> e.RunFinished | None:
-    """Returns the last `RunFinished` of the run, or None."""
-    for record in reversed(records):
+def ending(records: Iterable[e.Record]) -> e.RunFinished | None:
+    """Returns the last `RunFinished` that no rewind revoked, or None."""
+    for record in reversed(live(records)):
         if isinstance(record.event, e.RunFinished):
             return record.event
     return None
@@ -409,6 +436,8 @@ def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
             continue
         if isinstance(record.event, e.Replied):
             state = _replied(state, record.event, state.at, state.active_ms)
+        elif isinstance(record.event, e.Charged):
+            state = _charged(state, record.event)
         elif isinstance(record.event, e.Observed):
             state = _spent(state, record.event)
     return state

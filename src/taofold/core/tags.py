@@ -13,6 +13,8 @@ MOST_TAGS: Final = 16
 """Maximum number of tags of one run."""
 LONGEST_VALUE: Final = 200
 """Maximum length of a tag's value, in characters."""
+RESERVED_PREFIX: Final = "taofold."
+"""Names of tags that only taofold itself sets begin with it."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -21,8 +23,19 @@ def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
 
     Raises:
         ConfigError: There are more than 16 tags, or a name or a value is invalid. A name has 1 to
-            64 ASCII letters, digits, ".", "_" and "-"; a value 1 to 200 printable characters.
+            64 ASCII letters, digits, ".", "_" and "-", and does not begin with "taofold."; a value
+            has 1 to 200 printable characters.
     """
+    checked = _valid(tags)
+    if own := [name for name in checked if name.startswith(RESERVED_PREFIX)]:
+        raise ConfigError(
+            f"{own[0]!r} is reserved: taofold sets the tags that begin with {RESERVED_PREFIX!r}",
+            path="tags",
+        )
+    return checked
+
+
+def _valid(tags: Mapping[str, str] | None) -> dict[str, str]:
     given: Any = {} if tags is None else tags
     if not isinstance(given, Mapping):
         raise ConfigError(f'must be a mapping such as {{"team": "x"}}, not {given!r}', path="tags")
@@ -59,5 +72,5 @@ def checked_filter(text: str) -> str:
     """
     if text:
         name, _, value = text.partition("=")
-        checked_tags({name: value})
+        _valid({name: value})
     return text

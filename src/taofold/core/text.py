@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 from unicodedata import category, east_asian_width
@@ -212,6 +213,18 @@ _MOST: Final = 12
 """Maximum number of names listed when none is similar."""
 _COMPARED: Final = 500
 """Maximum number of names compared: data may have any number of keys."""
+
+
+def frame_mark(text: str) -> str:
+    """Returns a mark for the frame of `text`: 12 hexadecimal digits that do not occur in it.
+
+    The same text always gets the same mark, so that a replay builds the same prompt.
+    """
+    content = text.encode("utf-8", "replace")
+    # A text can hold many possible marks, but not the one that is chosen after all of these.
+    while (mark := blake2b(content, digest_size=6).hexdigest()) in text:
+        content += b"\0"
+    return mark
 
 
 def near(word: str, known: Iterable[str]) -> str:

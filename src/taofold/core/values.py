@@ -22,6 +22,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import JSON as JSON
 from taofold.core.json_values import Value as Value
 from taofold.core.json_values import copied
+from taofold.core.reply import Count
 from taofold.core.reply import Reply as Reply
 from taofold.core.reply import Usage as Usage
 from taofold.core.text import near
@@ -33,7 +34,11 @@ THOUGHT_TYPES: Final[frozenset[str]] = frozenset(get_args(ThoughtType))
 """The seven types; `research` is accepted only if it is enabled (D3)."""
 
 ObservationStatus = Literal["success", "failure", "partial", "timeout"]
-StepRole = Literal["planner", "executor", "evaluator", "finalizer", "critic"]
+StepRole = Literal["planner", "executor", "evaluator", "finalizer", "critic", "judge", "compactor"]
+ASIDE: Final[frozenset[str]] = frozenset({"judge", "compactor"})
+"""Roles whose replies are no part of the answer."""
+Compaction = Literal["fold", "summary"]
+"""How older steps are shortened: to one line each, or by a model's summary."""
 Sideeffect = Literal["read", "idempotent", "once"]
 Verdict = Literal["allow", "ask", "deny", "expired", "void", "done"]
 Thinking = Literal["", "off", "opt_in", "default", "always"]
@@ -45,6 +50,18 @@ PromptCache = Literal["", "off", "5m", "1h"]
 
 FINISH: Final = "finish"
 """Reserved action: its parameters hold the answer, its observation the accepted output."""
+SEARCH: Final = "search_tools"
+"""The tool that finds deferred tools. Its result is `{"tools": {name: signature}}`."""
+Searcher = Literal["", "local", "provider"]
+"""The side that searches deferred tools, if the model can load what was found into its context."""
+PROJECT_FILE: Final = "AGENTS.md"
+"""The file with a project's instructions for agents."""
+PROJECT_INSTRUCTIONS: Final = "project_instructions"
+"""Key in `RunStarted.settings`: path and text of that file."""
+GOAL_FROM: Final = "goal_from"
+"""Key in `RunStarted.settings`: the writer of the goal, if it is a program and no user."""
+ATTACHED_TEXT: Final = "attached_text"
+"""Key in `RunStarted.settings`: True if a part of the goal is the text of an attached file."""
 ASK_USER: Final = "ask_user"
 """Reserved action: ends the activation as `awaiting_input`."""
 RESERVED: Final[frozenset[str]] = frozenset({FINISH, ASK_USER})
@@ -149,6 +166,39 @@ class Action(Value, frozen=True):
         return replace(self, parameters=copied(self.parameters))
 
 
+class OpenConflict(Value, frozen=True):
+    """A file that both a child run and its caller changed, and that was not merged.
+
+    The caller's folder has its own version. `why` is the reason as displayed text.
+    """
+
+    path: str
+    why: str
+
+
+class OpenConflicts(Value, frozen=True):
+    """The files of a child run that were not merged into the folder of its caller.
+
+    `folder` is the child's worktree, which has its versions. `count` may exceed the number of
+    listed `files`.
+    """
+
+    count: Count
+    folder: str
+    files: tuple[OpenConflict, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """A line for each listed file, and one for the number of the others."""
+        listed = [
+            f"open conflict: {file.path} ({file.why}); the child's version: "
+            f"{self.folder}/{file.path}"
+            for file in self.files
+        ]
+        more = self.count - len(listed)
+        return (*listed, *([f"{more} more open conflicts in {self.folder}"] if more > 0 else []))
+
+
 class Observation(Value, frozen=True):
     """The result of an action. A failed action has an observation too.
 
@@ -173,6 +223,7 @@ class Observation(Value, frozen=True):
         parts: The parts of the result, in order, if it holds media. `result` then has a line for
             each.
         masked: True if a secret in it was replaced by a mask.
+        conflicts: The files of a child run that were not merged; None if there are none.
     """
 
     result: Any = None
@@ -186,12 +237,14 @@ class Observation(Value, frozen=True):
     cut: bool = False
     parts: tuple[TextPart | MediaPart, ...] = ()
     masked: bool = False
+    conflicts: OpenConflicts | None = None
 
     wording: ClassVar[Mapping[str, str]] = {
         "cut": "an excerpt",
         "blob": "",
         "options": "",
         "masked": "a secret is masked",
+        "conflicts": "open conflicts: {0[count]}",
     }
     """Display formats of facts `{0}`; "" hides one. The default is name and value."""
 
@@ -292,6 +345,8 @@ class Profile(Value, frozen=True):
     thinking: Thinking = ""
     prefix_bound: bool = False
     """True if its reasoning is bound to every preceding byte, including tools and system prompt."""
+    tool_search: bool = False
+    """True if its provider searches deferred tools and loads the found ones into the context."""
 
 
 class ModelSettings(Value, frozen=True):

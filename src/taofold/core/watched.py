@@ -168,9 +168,9 @@ def _answered(change: WatchedChange, event: e.Decided) -> WatchedChange:
     decision = _DECISIONS.get(event.verdict, event.verdict)
     if event.verdict == "allow" and change.slot.action.tool == ASK_USER:
         decision = "answered"
-    elif event.verdict == "allow" and event.action is not None:
-        decision = "edited"
     elif not isinstance(event, e.Resolved):
         # Closed by the policy, not by an approver: the subject of the question has changed.
         decision = "void"
+    elif event.verdict == "allow" and event.action is not None:
+        decision = "edited"
     return replace(change, decision=decision)

@@ -124,7 +124,7 @@ class Report:
     def summary(self) -> str:
         """One line for display."""
         low, high = self.interval
-        size = f"{_count(len(self.by_case), 'case')}, {_count(len(self.trials), 'trial')}"
+        size = f"{times(len(self.by_case), 'case')}, {times(len(self.trials), 'trial')}"
         cost = f", {dollars(self.usage.usd)}" if self.usage.usd != 0 else ""
         return (
             f"{self.agent}: {self.rate:.0%} pass ({low:.0%} to {high:.0%}), "
@@ -201,7 +201,7 @@ class Comparison:
 
     def __str__(self) -> str:
         if not self.better and not self.worse:
-            return f"{self.first} and {self.second} pass alike in all {_count(self.cases, 'case')}"
+            return f"{self.first} and {self.second} pass alike in all {times(self.cases, 'case')}"
         sure = "" if self.p < _SURE else ": too little to tell them apart"
         return (
             f"{self.first} passes {self.difference:+.0%} against {self.second} (p = {self.p:.3f}), "
@@ -277,10 +277,6 @@ def wilson(rate: float, count: int) -> tuple[float, float]:
     middle = (rate + square / 2) / (1 + square)
     half = _Z / (1 + square) * sqrt(rate * (1 - rate) / count + square / (4 * count))
     return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 async def evaluate(

@@ -9,8 +9,9 @@ nodes, with `actions` for the nodes and `expressions` in their values. `export` 
 `types` and `python_references` resolve a type or a Python object from a text.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from taofold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from taofold.files.agent import AgentFile
@@ -19,19 +20,6 @@ if TYPE_CHECKING:
     from taofold.files.flow.file import FlowFile, build, load_agent, read_agent
     from taofold.files.policy import PolicyFile, read_policy
 
-_HOME = {
-    "AgentFile": "agent",
-    "Config": "config",
-    "Fault": "checked_yaml",
-    "FlowFile": "flow.file",
-    "PolicyFile": "policy",
-    "build": "flow.file",
-    "load_agent": "flow.file",
-    "read_agent": "flow.file",
-    "read_config": "config",
-    "read_policy": "policy",
-    "refuse": "checked_yaml",
-}
 
 __all__ = [
     "AgentFile",
@@ -47,9 +35,14 @@ __all__ = [
     "refuse",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # Commands that only read the configuration do not load flows and their actions.
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+# Commands that only read the configuration do not load flows and their actions.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "files.agent": "AgentFile",
+        "files.checked_yaml": "Fault refuse",
+        "files.config": "Config read_config",
+        "files.flow.file": "FlowFile build load_agent read_agent",
+        "files.policy": "PolicyFile read_policy",
+    },
+)

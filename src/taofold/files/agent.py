@@ -6,21 +6,24 @@ The keys are the arguments of `Agent`. `NOT_IN_FILES` lists the exceptions: argu
 can pass, and those with which a project's file could act for the user who runs it.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from os.path import isdir
 from pathlib import Path
-from typing import Annotated, Any, Final, NewType, cast, get_origin
+from typing import Annotated, Any, Final, Literal, NewType, cast, get_origin
 
 from pydantic import BeforeValidator, Field
 from typing_extensions import TypeAliasType
 
 from taofold.agent import Agent
-from taofold.agent.strategies import STRATEGIES, StrategyName
+from taofold.agent.strategies import MODEL_ROLES, STRATEGIES, StrategyName
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
-from taofold.core.values import Effort, PromptCache
+from taofold.core.values import Compaction, Effort, PromptCache
 from taofold.files import python_references
-from taofold.files.checked_yaml import Fault, Strict, YamlDocument, check, load, refuse
+from taofold.files.checked_yaml import Fault, KeyPath, Strict, YamlDocument, check, load, refuse
 from taofold.files.config import Config, LimitKeys
 from taofold.files.policy import PolicyFile, tighten
 from taofold.files.tools import (
@@ -32,11 +35,15 @@ from taofold.files.tools import (
     read_servers,
 )
 from taofold.files.types import NoType, type_of
+from taofold.memory import Memory
 from taofold.policy import Limits, Policy
 from taofold.runtime.providers import is_provider, providers
+from taofold.skills import find_skills, skill_tools
+from taofold.skills import sources as skill_sources
 from taofold.tools.command import command_tool
 from taofold.tools.container_network import Reach
 from taofold.tools.files import file_tools
+from taofold.tools.installed import load_tools, tool_names
 
 NOT_IN_FILES: Final = {
     "deps_type": "for type checkers",
@@ -50,7 +57,6 @@ NOT_IN_FILES: Final = {
 }
 OUTPUTS: Final = {"str": str, "int": int, "float": float, "bool": bool, "dict": dict, "list": list}
 """Types of answers that need no class."""
-ROLES: Final = ("planner", "executor", "evaluator", "finalizer", "critic")
 
 
 # A single model or folder needs no list.
@@ -88,26 +94,52 @@ Models = Annotated[
 ]
 
 
+class MemoryKeys(Strict):
+    """The bounds of the agent's notebooks. Their place is the log of the runs."""
+
+    elsewhere = {"store": "code that keeps notebooks elsewhere is for code"}
+
+    entries: Annotated[int, Field(ge=1, le=1_000)] = 200
+    chars: Annotated[int, Field(ge=20, le=5_000)] = 500
+    digest: Annotated[int, Field(ge=0, le=50_000)] = 2_000
+
+
 class AgentKeys(Strict):
     """The keys of an agent file."""
 
-    elsewhere = NOT_IN_FILES
+    elsewhere = {**NOT_IN_FILES, "budgets": "write policy: {budgets: […]}"}
 
     model: Models | None = None
     output: str | dict[str, Any] = "str"
     name: Annotated[str, Field(min_length=1)] = "agent"
     description: str = ""
     instructions: str = ""
-    tools: list[Any] = []
+    tools: Annotated[
+        list[Any], BeforeValidator(_several, json_schema_input_type=str | list[Any])
+    ] = []
+    handoffs: Annotated[
+        list[str], BeforeValidator(_several, json_schema_input_type=str | list[str])
+    ] = []
+    """Files of agents that may continue a run in place of this one."""
     mcp: dict[str, McpKeys] = {}
     """MCP servers by name. The agent has their tools too."""
     discover: Annotated[
         list[str], BeforeValidator(_several, json_schema_input_type=str | list[str])
     ] = []
+    skills: Annotated[
+        list[str], BeforeValidator(_several, json_schema_input_type=str | list[str])
+    ] = []
+    project_instructions: bool = False
+    memory: bool | MemoryKeys = False
+    snapshots: bool = False
+    worktree: bool = False
+    tool_search: bool | Literal["local"] | None = None
     strategy: str = "react"
     limits: LimitKeys = LimitKeys()
     policy: Any = None
     models: dict[str, Models] = {}
+    grounding_judge: Models | None = None
+    compaction: Compaction = "fold"
     ask_user: bool = False
     strict: bool = False
     research: bool = False
@@ -127,12 +159,18 @@ TRANSLATED: Final = frozenset(
         "model",
         "output",
         "tools",
+        "handoffs",
         "mcp",
         "discover",
+        "skills",
+        "project_instructions",
+        "memory",
+        "snapshots",
         "strategy",
         "limits",
         "policy",
         "models",
+        "grounding_judge",
         "strict",
     }
 )
@@ -194,39 +232,78 @@ BUILT_IN: Final[dict[str, type[FilesOptions] | type[CommandOptions]]] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """A file without faults. `policy` already includes the operator's."""
+    """A file without faults. `policy` already includes the operator's.
+
+    `team` has the files of all agents to which a run of this one may be handed over, by path.
+    """
 
     document: YamlDocument
     keys: AgentKeys
     tools: tuple[ToolUse, ...]
     policy: Policy
-
-
-def read_agent(
-    path: Path, operator: Policy | None = None, source: str = ""
-) -> tuple[AgentFile | None, list[Fault]]:
-    """Returns the agent file at `path`, or all of its faults."""
-    document, faults = load(path, source)
-    return (None, faults) if document is None else read_document(document, operator)
+    team: "Mapping[Path, AgentFile]"
 
 
 def read_document(
-    document: YamlDocument, operator: Policy | None = None, model: type[AgentKeys] = AgentKeys
+    document: YamlDocument,
+    operator: Policy | None = None,
+    model: type[AgentKeys] = AgentKeys,
+    team: dict[Path, AgentFile] | None = None,
 ) -> tuple[AgentFile | None, list[Fault]]:
-    """Returns the agent that the document describes, with the keys of `model`."""
+    """Returns the agent that the document describes, with the keys of `model`.
+
+    Args:
+        document: The file.
+        operator: The policy that the file may only tighten.
+        model: The keys of the file.
+        team: The files of the run's agents that were read before.
+    """
     keys, faults = check(document, model)
     # From the document, because each entry is checked in its own form.
-    raw = document.value.get("tools")
+    raw = _several(document.value.get("tools"))
     tools: list[ToolUse] = []
     for index, entry in enumerate(raw if is_array(raw) else ()):
         use, wrong = _tool(document, entry, index)
         faults += wrong
         tools += [use] if use is not None else []
     policy, wrong = _policy(document, operator or Policy())
-    faults += [*wrong, *_names(document), *read_servers(document)]
-    if faults or keys is None:
+    skills = () if keys is None else keys.skills
+    faults += [*wrong, *_names(document), *_skills(document, skills), *read_servers(document)]
+    if keys is None:
         return None, sorted(faults, key=lambda fault: fault.line)
-    return AgentFile(document, keys, tuple(tools), policy), []
+    team = {} if team is None else team
+    file = AgentFile(document, keys, tuple(tools), policy, team)
+    if document.path is not None:
+        team[document.path] = file
+    faults += _read_successors(file, team)
+    return (None, sorted(faults, key=lambda fault: fault.line)) if faults else (file, [])
+
+
+def _read_successors(file: AgentFile, team: dict[Path, AgentFile]) -> list[Fault]:
+    """Reads the files of `handoffs` into `team`. Returns their faults."""
+    faults: list[Fault] = []
+    for index, name in enumerate(file.keys.handoffs):
+        key_path = ("handoffs", index)
+        if "nodes" in file.document.value:
+            wrong = "a flow hands over to no agent: call it in a node (uses: agent.NAME)"
+            return [file.document.fault(("handoffs",), wrong)]
+        try:
+            path = inside(file.document.folder, name)
+        except ConfigError as error:
+            faults.append(file.document.fault(key_path, str(error)))
+            continue
+        if path in team:
+            continue
+        other, wrong_there = load(path, name)
+        if other is not None and "nodes" in other.value:
+            wrong_there.append(other.fault(("nodes",), "a run cannot be handed over to a flow"))
+        elif other is not None:
+            # The operator's policy is that of the first file: it holds for the whole run.
+            wrong_there += read_document(other, team=team)[1]
+        if wrong_there:
+            faults.append(file.document.fault(key_path, f"{name!r} has faults"))
+            faults += wrong_there
+    return faults
 
 
 def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | None, list[Fault]]:
@@ -242,7 +319,7 @@ def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | Non
             written: Any = {} if value is None else value
             options, faults = check(document, BUILT_IN[name], written, (*key_path, name))
             return (None if options is None else ToolUse(name, options)), faults
-        if python_references.is_name(name):
+        if python_references.is_name(name) or name in tool_names():
             return None, [document.fault(key_path, f"{name!r} takes no options")]
         entry = name
     if not isinstance(entry, str):
@@ -252,9 +329,17 @@ def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | Non
     if entry in BUILT_IN:
         return ToolUse(entry, BUILT_IN[entry]()), []
     if python_references.is_name(entry):
+        return ToolUse(entry), _missing_file(document, key_path, entry)
+    if entry in tool_names():
         return ToolUse(entry), []
-    hint = f"{near(entry, BUILT_IN)}; your own are module:attr"
+    hint = f"{near(entry, [*BUILT_IN, *tool_names()])}; your own are module:attr"
     return None, [document.fault(key_path, f"unknown tool {entry!r}", hint)]
+
+
+def _missing_file(document: YamlDocument, key_path: KeyPath, name: str) -> list[Fault]:
+    """Returns the fault of a `file.py:attr` without its file. A text in memory has no folder."""
+    missing = python_references.missing_file(name, document.folder)
+    return [document.fault(key_path, missing)] if document.path is not None and missing else []
 
 
 def _policy(document: YamlDocument, operator: Policy) -> tuple[Policy, list[Fault]]:
@@ -270,11 +355,21 @@ def _policy(document: YamlDocument, operator: Policy) -> tuple[Policy, list[Faul
     path = document.folder / value
     other, faults = load(path)
     if other is None:
-        here = f"the file is {str(path)!r}"
+        here = f"the file is {str(path)!r}{_similar_file(path)}"
         # Reported at the key that names the file, because the fault has no line in this document.
         return operator, [document.fault(("policy",), fault.message, here) for fault in faults]
     keys, faults = check(other, PolicyFile)
     return (operator, faults) if keys is None else tighten(operator, keys, other)
+
+
+def _similar_file(path: Path) -> str:
+    """Returns a hint to a file beside the missing `path` with a similar name, or ""."""
+    try:
+        beside = [each.name for each in path.parent.glob("*.y*ml") if each.name != path.name]
+    except OSError:  # a long text that is no path
+        return ""
+    similar = get_close_matches(path.name, beside, n=1)
+    return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
 def _names(document: YamlDocument) -> list[Fault]:
@@ -294,14 +389,35 @@ def _names(document: YamlDocument) -> list[Fault]:
     if isinstance(output, str) and output not in OUTPUTS and not python_references.is_name(output):
         hint = f"use one of {', '.join(OUTPUTS)}, or module:Class"
         faults.append(document.fault(("output",), f"unknown type {output!r}", hint))
+    elif isinstance(output, str):
+        faults += _missing_file(document, ("output",), output)
     faults += _models(document, ("model",), value.get("model"))
+    faults += _models(document, ("grounding_judge",), value.get("grounding_judge"))
     roles = value.get("models")
     for key, spec in (roles if is_object(roles) else {}).items():
         role = str(key)
         key_path = ("models", role)
-        if role not in ROLES:
-            faults.append(document.fault(key_path, f"unknown role {role!r}", near(role, ROLES)))
+        if role not in MODEL_ROLES:
+            hint = near(role, MODEL_ROLES)
+            faults.append(document.fault(key_path, f"unknown role {role!r}", hint))
         faults += _models(document, key_path, spec)
+    return faults
+
+
+def _skills(document: YamlDocument, sources: Iterable[str]) -> list[Fault]:
+    """Returns faults of the listed folders of skills; the skills themselves are read later."""
+    faults: list[Fault] = []
+    for index, name in enumerate(sources):
+        if name in (skill_sources.USER, skill_sources.PROJECT):
+            continue
+        try:
+            folder = inside(document.folder, name)
+        except ConfigError as error:
+            faults.append(document.fault(("skills", index), str(error)))
+            continue
+        if not folder.is_dir():
+            wrong = f"{name!r} is not a folder: name a folder that holds a SKILL.md"
+            faults.append(document.fault(("skills", index), wrong))
     return faults
 
 
@@ -319,39 +435,81 @@ def _models(document: YamlDocument, key_path: tuple[str, ...], value: Any) -> li
     return faults
 
 
+def missing_roots(file: AgentFile, root: Path) -> list[Fault]:
+    """Returns a fault for each `root` of a built-in tool that is no folder below `root`."""
+    faults: list[Fault] = []
+    for index, use in enumerate(file.tools):
+        if isinstance(use.options, FilesOptions | CommandOptions):
+            folder = root / use.options.root
+            # `Path.is_dir` raises for a text that is too long for a path.
+            if not isdir(folder):  # noqa: PTH112
+                wrong = f"there is no folder {str(folder)!r}"
+                faults.append(file.document.fault(("tools", index), wrong))
+    return faults
+
+
 def build(file: AgentFile, config: Config, root: Path, reach: Reach = Reach()) -> Agent[Any, Any]:
     """Returns the agent, whose built-in tools work below `root`.
 
     Raises:
         ExceptionGroup: Every tool or type that cannot be loaded.
     """
-    keys, folder = file.keys, file.document.folder
+    built: dict[Path | None, Agent[Any, Any]] = {}
     faults: list[Fault] = []
+    # The first file comes first, under its own path if it has one.
+    files: dict[Path | None, AgentFile] = {file.document.path: file}
+    files |= {path: each for path, each in file.team.items()}  # noqa: C416 - of another key type
+    for path, each in files.items():
+        built[path] = _built(each, config, root, reach, built, faults)
+    # Checked only without faults, because the same mistake would be reported twice.
+    if not faults:
+        for path, each in files.items():
+            faults += _made(built[path], each)
+    if faults:
+        refuse(faults, f"{file.document.source} cannot be used")
+    return built[file.document.path]
+
+
+def _built(
+    file: AgentFile,
+    config: Config,
+    root: Path,
+    reach: Reach,
+    built: Mapping[Path | None, Agent[Any, Any]],
+    faults: list[Fault],
+) -> Agent[Any, Any]:
+    """Returns the agent of one file, and adds its faults. `built` has those of its team, later."""
+    keys, folder = file.keys, file.document.folder
     tools = listed_tools(file, root, faults, [], reach)
+    paths = [inside(folder, name) for name in keys.handoffs]
     output: Any = str
     try:
         output = output_type(keys.output, folder)
     except ConfigError as error:
         faults.append(file.document.fault(("output",), str(error)))
-    agent = Agent[Any, Any](
+    return Agent[Any, Any](
         specs(keys.model) if keys.model else config.model,
         output=output,
         tools=tuple(tools),
+        handoffs=(lambda: [built[path] for path in paths]) if paths else (),
         discover=_folders(file, faults),
+        memory=memory_of(keys.memory),
         strategy=cast("StrategyName", keys.strategy),
         # In rising precedence: defaults, configuration, file. Only written values count.
         limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
         policy=file.policy,
         models={role: specs(models) for role, models in keys.models.items()},
+        grounding_judge=specs(keys.grounding_judge) if keys.grounding_judge else None,
         strict=keys.strict,
+        project_instructions=root if keys.project_instructions else False,
+        snapshots=root if keys.snapshots else False,
         **{option: getattr(keys, option) for option in PLAIN},
     )
-    # Built only without faults, because the same mistake would be reported twice.
-    if not faults:
-        faults = _made(agent, file)
-    if faults:
-        refuse(faults, f"{file.document.source} cannot be used")
-    return agent
+
+
+def memory_of(keys: bool | MemoryKeys) -> bool | Memory:
+    """Returns the value of the key `memory` as `Agent` accepts it."""
+    return keys if isinstance(keys, bool) else Memory(**keys.model_dump())
 
 
 def listed_tools(
@@ -376,7 +534,26 @@ def listed_tools(
                 tools.append(server)
             except ConfigError as error:
                 faults.append(file.document.fault(("mcp", name), str(error)))
+    if file.keys.skills and _new(("skills", tuple(file.keys.skills), folder), seen):
+        tools += _skill_tools(file, root, faults, reach)
     return tools
+
+
+def _skill_tools(file: AgentFile, root: Path, faults: list[Fault], reach: Reach) -> list[Any]:
+    """Returns the tools of the listed skills, whose folders are below the file's own directory."""
+    sources: list[str | Path] = []
+    for index, name in enumerate(file.keys.skills):
+        try:
+            given = name in (skill_sources.USER, skill_sources.PROJECT)
+            sources.append(name if given else inside(file.document.folder, name))
+        except ConfigError as error:
+            faults.append(file.document.fault(("skills", index), str(error)))
+    try:
+        return [skill_tools(find_skills(sources, root), root, network=reach)]
+    except (ConfigError, ExceptionGroup) as error:
+        wrong = error.exceptions if isinstance(error, ExceptionGroup) else [error]
+        faults += [file.document.fault(("skills",), str(each)) for each in wrong]
+        return []
 
 
 def _folders(file: AgentFile, faults: list[Fault]) -> tuple[Path, ...]:
@@ -425,18 +602,22 @@ def _tools(use: ToolUse, root: Path, folder: Path, reach: Reach) -> list[Any]:
         return [make_inline(use.options, root, reach)]
     if use.options is not None:
         return [use.options.tool(root, reach)]
+    if not python_references.is_name(use.name):
+        return [load_tools(use.name)]
     loaded = python_references.load(use.name, folder)
     return list(loaded) if isinstance(loaded, list | tuple) else [loaded]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 def _made(agent: Agent[Any, Any], file: AgentFile) -> list[Fault]:
     try:
+        agent.team  # noqa: B018 - made here, so that its faults are found now
         names = agent.toolset.names
-        agent.answer  # noqa: B018 - made here, so that its faults are found now
+        agent.answer  # noqa: B018 - the same
     except ExceptionGroup as group:
         return [file.document.fault(("tools",), str(error)) for error in group.exceptions]
     except ConfigError as error:
-        return [file.document.fault((), str(error))]
+        path = ("handoffs",) if error.path.startswith("handoffs") else ()
+        return [file.document.fault(path, str(error))]
     unknown = [name for name in file.keys.limits.per_tool if name not in names]
     return [
         file.document.fault(("limits", "per_tool", name), f"there is no tool {name!r}")

@@ -5,7 +5,7 @@ Each fault has its place and a suggestion. This module does not know the meaning
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, TypeVar, get_args
 
@@ -64,6 +64,8 @@ def refuse(faults: Sequence[Fault], what: str) -> NoReturn:
     raise ExceptionGroup(what, [FaultyFile(fault) for fault in faults])
 
 
+_BLOCK: Final = re.compile(r":\s*[|>][0-9+-]*\s*(?:#.*)?$")
+"""The end of a line whose key has a text of several lines."""
 _LARGEST: Final = 1 << 20
 """Maximum bytes of a file."""
 _FAULTS: Final = 100
@@ -91,12 +93,35 @@ class YamlDocument:
     text: str
     value: dict[str, Any]
     folder: Path = Path()
+    places: Mapping[KeyPath, KeyPath] = field(default_factory=dict[KeyPath, KeyPath])
+    """Positions in `text` by position in `value`, if `value` is a translation of the text."""
+    path: Path | None = None
+    """The file. None if the text came from elsewhere."""
 
     def fault(self, key_path: KeyPath, message: str, hint: str = "") -> Fault:
         """Returns a fault at the key `key_path`."""
+        key_path = self.written_at(key_path)
         return Fault(
             self.source, message, path_text(key_path), yaml.line(self.text, key_path), hint
         )
+
+    def fault_inside(self, key_path: KeyPath, line: int, message: str, hint: str = "") -> Fault:
+        """Returns a fault on a line, from 1, of the text at `key_path`."""
+        fault = self.fault(key_path, message, hint)
+        lines = self.text.split("\n")
+        if not 0 < fault.line <= len(lines):
+            return fault
+        # The text of a block begins on the line after its key.
+        first = fault.line + (_BLOCK.search(lines[fault.line - 1]) is not None)
+        return replace(fault, line=first + line - 1)
+
+    def written_at(self, key_path: KeyPath) -> KeyPath:
+        """Returns the position in `text` of the value at `key_path`."""
+        for end in range(len(key_path), 0, -1):
+            place = self.places.get(key_path[:end])
+            if place is not None:
+                return (*place, *key_path[end:])
+        return key_path
 
 
 def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]]:
@@ -115,7 +140,8 @@ def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         return None, [Fault(source, f"is not UTF-8: {error}")]
-    return parse(text, source, path.parent)
+    document, faults = parse(text, source, path.parent)
+    return (None if document is None else replace(document, path=path.resolve())), faults
 
 
 def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument | None, list[Fault]]:
@@ -226,11 +252,15 @@ def _fault(
         message = f"must be a mapping, not {_short(error['input'])}"
         return document.fault((*key_path, *inner), message, hint)
     message = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
-    hint = _choice(error)
-    return document.fault((*key_path, *inner), f"{message}, not {_short(error['input'])}", hint)
+    hint = similar_choice(error)
+    # A rule of ours names the value itself, or is about several keys.
+    rule = error["type"] == "value_error"
+    named = rule and (", not " in message or is_object(error["input"]) or is_array(error["input"]))
+    value = "" if named else f", not {_short(error['input'])}"
+    return document.fault((*key_path, *inner), f"{message}{value}", hint)
 
 
-def _choice(error: ErrorDetails) -> str:
+def similar_choice(error: ErrorDetails) -> str:
     """Returns the similar allowed word, or "". The message lists all of them."""
     if error["type"] != "literal_error" or not isinstance(error["input"], str):
         return ""

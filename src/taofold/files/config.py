@@ -6,21 +6,21 @@ Sources in rising precedence, key by key: the project's `.taofold/config.yml`, t
 
 `LearningKeys` configures learning: the keys under `ralph.cross_loop_learning` of `config.yml` or a
 project's `aiwg.yml`. Other keys of that file are ignored. Their precedence is aiwg.yml < config.yml
-< environment (`TAOFOLD_LEARNING_INJECTION_TOP_K_PATTERNS=3`) < flags.
+< environment (`TAOFOLD_LEARNING_INJECTION_TOP_K_PATTERNS=3`). Flags of a loop are in its request.
 """
 
 import os
 from collections.abc import Mapping, Sequence
+from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import msgspec
 from pydantic import Field, ValidationError
 
 from taofold.core.json_values import is_object
 from taofold.core.text import near
 from taofold.files.checked_yaml import Fault, Strict, YamlDocument, check, load
-from taofold.learning.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning
+from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.reserved_places import operator_folder
 
 LEARNING_PREFIX: Final = "TAOFOLD_LEARNING_"
@@ -28,36 +28,15 @@ KEY: Final = ("ralph", "cross_loop_learning")
 AIWG: Final = ("aiwg.yml", ".aiwg/config.yml")
 """Files of the seed with these keys, below the project."""
 
-Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class ExtractionKeys(Strict):
-    """Keys for learning from finished loops. See `Extraction`."""
-
-    enabled: bool = True
-    auto_extract_on_completion: bool = True
-    min_success_rate_threshold: Share = 0.6
-    min_usage_count_for_evaluation: Annotated[int, Field(ge=1)] = 3
-    extract_code_templates: bool = True
-    merge_similar_patterns: bool = True
-    similarity_threshold: Share = 0.80
-    within_project: bool = False
+class ExtractionKeys(Extraction, Strict):
+    """Keys for learning from finished loops."""
 
 
-class InjectionKeys(Strict):
-    """Keys for lessons at the start of loops. See `Injection`."""
-
-    enabled: bool = True
-    top_k_patterns: Count = 5
-    min_success_rate: Share = 0.6
-    max_patterns_injected: Annotated[int, Field(ge=0, le=MOST_INJECTED)] = MOST_INJECTED
-    include_error_patterns: bool = True
-    include_success_patterns: bool = True
-    include_anti_patterns: bool = True
-    include_code_templates: bool = True
-    control_share: Share = CONTROL_SHARE
-    within_project: bool = False
+class InjectionKeys(Injection, Strict):
+    """Keys for lessons at the start of loops."""
 
 
 class LearningKeys(Strict):
@@ -83,14 +62,12 @@ _WORDS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": Fals
 def read_learning(
     paths: Sequence[Path],
     environment: Mapping[str, str] = {},
-    flags: Mapping[str, Any] = {},
 ) -> tuple[Learning | None, list[Fault]]:
     """Returns the settings for learning, or all of their faults.
 
     Args:
         paths: Files to read, the nearest last. Missing files are skipped.
         environment: Environment variables.
-        flags: Values of the command line, such as `{"injection.top_k_patterns": 3}`.
     """
     groups: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
     faults: list[Fault] = []
@@ -102,15 +79,9 @@ def read_learning(
             if document is not None:
                 faults += _file(document, groups)
     faults += _learning_environment(environment, groups)
-    for flag, value in flags.items():
-        group, _, key = flag.partition(".")
-        _set(groups, group, key, value, flag, faults)
     if faults:
         return None, faults
-    return Learning(
-        msgspec.structs.replace(Extraction(), **groups["extraction"]),
-        msgspec.structs.replace(Injection(), **groups["injection"]),
-    ), []
+    return Learning(Extraction(**groups["extraction"]), Injection(**groups["injection"])), []
 
 
 def _file(document: YamlDocument, said: dict[str, dict[str, Any]]) -> list[Fault]:
@@ -297,30 +268,18 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], list[F
     return values, faults
 
 
-_NUMBERS: Final[Mapping[str, type[int] | type[float]]] = {
-    "steps": int,
-    "model_calls": int,
-    "tool_calls": int,
-    "seconds": float,
-    "tokens": int,
-    "usd": float,
-    "parse_retries": int,
-    "depth": int,
-}
-
-
 def _limit(variable: str, text: str, limits: dict[str, Any], faults: list[Fault]) -> None:
     name = variable.removeprefix(_LIMITS).lower()
-    kind = _NUMBERS.get(name)
-    if kind is None:
-        faults.append(Fault(variable, f"there is no limit {name!r}", hint=near(name, _NUMBERS)))
+    names = [key for key in LimitKeys.model_fields if key != "per_tool"]
+    if name not in names:
+        faults.append(Fault(variable, f"there is no limit {name!r}", hint=near(name, names)))
         return
+    number = _read(text)
     try:
-        number = kind(text)
-    except ValueError:
-        # Falls through to the common message for values that are not numbers of 0 or more.
-        number = kind(-1)
-    if not 0 <= number < float("inf"):
+        LimitKeys.model_validate({name: number})
+    except ValidationError:
+        number = nan
+    if isfinite(number):
+        limits[name] = number
+    else:
         faults.append(Fault(variable, f"must be a number, 0 or more, not {text!r}"))
-        return
-    limits[name] = number

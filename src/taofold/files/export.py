@@ -13,9 +13,11 @@ from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.core.text import clip
 from taofold.files.actions import Actions, alias, build_actions_registry
-from taofold.files.agent import NOT_IN_FILES, OUTPUTS, PLAIN, AgentFile
-from taofold.files.flow.flow import END, Flow, FlowKeys, Node, NodeKeys
+from taofold.files.agent import NOT_IN_FILES, OUTPUTS, PLAIN, AgentFile, MemoryKeys
+from taofold.files.flow.file import FlowFile
+from taofold.files.flow.flow import END, FAIL, Edge, Flow, FlowKeys, Node, NodeKeys
 from taofold.log.formats import yaml_document as yaml
+from taofold.memory import Memory
 from taofold.policy import Limits, Policy
 from taofold.tools import Tool
 
@@ -38,6 +40,36 @@ def dump(what: AgentFile | Agent[Any, Any]) -> str:
     """
     value = what.document.value if isinstance(what, AgentFile) else agent_keys(what)
     return HINT + yaml.dump(value)
+
+
+_FIRST: Final = (
+    *("name", "version", "description", "model", "settings", "variables", "input", "state_schema"),
+    *("initial_state", "start", "nodes", "result"),
+)
+
+
+def rewritten(file: FlowFile) -> str:
+    """Returns a flow as YAML in our form, with the comments at the top of its source."""
+    value = file.written
+    ours = {key: value[key] for key in sorted(value, key=_place)}
+    return HINT + _heading(file.document.text) + yaml.dump(ours)
+
+
+def _place(key: str) -> int:
+    # Keys that are not listed belong between the settings of the flow and its nodes.
+    return _FIRST.index(key) if key in _FIRST else _FIRST.index("start")
+
+
+def _heading(text: str) -> str:
+    """Returns the comments before the first key."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            break
+        lines.append(line)
+    kept = [line for line in lines if "yaml-language-server" not in line]
+    heading = "\n".join(kept).strip("\n")
+    return f"{heading}\n\n" if heading else ""
 
 
 def agent_keys(agent: Agent[Any, Any]) -> dict[str, Any]:
@@ -75,6 +107,8 @@ def _refuse(agent: Agent[Any, Any]) -> None:
     for name, why in NOT_IN_FILES.items():
         if name not in _SILENT and getattr(agent, name) != getattr(default, name):
             raise ConfigError(f"cannot be written to a file: {why}", path=name)
+    if agent.handoffs:
+        raise ConfigError("agents are objects; a file names files of agents", path="handoffs")
     if callable(agent.instructions):
         raise ConfigError("instructions that are a function have no text", path="instructions")
     if agent.policy != Policy():
@@ -98,6 +132,19 @@ def _strategy(strategy: object) -> str:
 def _paths(paths: str | Path | Iterable[str | Path]) -> list[str]:
     several = [paths] if isinstance(paths, str | Path) else paths
     return [str(path) for path in several]
+
+
+def _skills(sources: Iterable[Any]) -> list[str]:
+    # A skill that was read is named by its folder.
+    return [str(getattr(source, "folder", source)) for source in sources]
+
+
+def _memory(memory: bool | Memory) -> Any:
+    if isinstance(memory, bool):
+        return memory
+    if memory.store is not None:
+        raise ConfigError("a store of notebooks is an object", path="memory.store")
+    return {name: getattr(memory, name) for name in MemoryKeys.model_fields}
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
@@ -130,7 +177,12 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "output": _type,
     "tools": lambda tools: [_tool(tool, index) for index, tool in enumerate(tools)],
     "discover": _paths,
+    "skills": _skills,
+    "project_instructions": bool,
+    "memory": _memory,
+    "snapshots": bool,
     "limits": _limits,
+    "grounding_judge": lambda judge: _models(judge, "grounding_judge"),
     "models": lambda models: {role: _models(m, f"models.{role}") for role, m in models.items()},
 }
 """Writers of the arguments whose form differs in files."""
@@ -148,9 +200,9 @@ TITLE: Final = "taofold agent file"
 _NODE: Final = {"$ref": "#/$defs/NodeKeys"}
 
 
-def json_schema(actions: Actions | None = None) -> dict[str, Any]:
+def json_schema() -> dict[str, Any]:
     """Returns the schema. A file without `nodes` is an agent, one with them a flow."""
-    actions = build_actions_registry() if actions is None else actions
+    actions = build_actions_registry()
     schema = FlowKeys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     node = NodeKeys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = schema.setdefault("$defs", {})
@@ -210,9 +262,23 @@ def mermaid(flow: Flow) -> str:
     """Returns the flow as a Mermaid flowchart, top to bottom. Dashed lines are error paths."""
     lines = ["flowchart TD", f"  {_START}([{_quoted(flow.name)}])", f"  {_END}([end])"]
     lines += _boxes(flow.nodes, "  ")
-    lines.append(f"  {_START} --> {_id(flow.nodes[0])}")
+    lines += _starts(flow)
     lines += _ways(flow.nodes, _END)
     return "\n".join(lines) + "\n"
+
+
+def _starts(flow: Flow) -> Iterator[str]:
+    """Yields the arrows to the first nodes."""
+    if not flow.start:
+        yield f"  {_START} --> {_id(flow.nodes[0])}"
+    for edge in flow.start:
+        target = _END if edge.to in END else f"n_{_safe(edge.to)}"
+        if edge.to != FAIL:
+            yield f"  {_START} -->{_label(edge)} {target}"
+
+
+def _label(edge: Edge) -> str:
+    return f"|{_quoted(edge.condition.source)}|" if edge.condition is not None else ""
 
 
 def _boxes(nodes: Sequence[Node], pad: str) -> Iterator[str]:
@@ -242,6 +308,8 @@ def _title(node: Node) -> str:
         label += f"\nfor each {node.spread.name}, {node.spread.lanes} at once"
     elif node.spread is not None:
         label += "\nin parallel"
+    if node.condition is not None:
+        label += f"\nif {node.condition.source}"
     return label + ("\nasks first" if node.approve is not None else "")
 
 
@@ -252,9 +320,9 @@ def _ways(nodes: Sequence[Node], after: str) -> Iterator[str]:
         # An edge without a condition is always taken, so nothing continues past it.
         always = False
         for edge in node.goto:
-            label = f"|{_quoted(edge.condition.source)}|" if edge.condition is not None else ""
             always = always or edge.condition is None
-            yield from _arrow(node, f"-->{label}", edge.to, after)
+            if edge.to != FAIL:
+                yield from _arrow(node, f"-->{_label(edge)}", edge.to, after)
         if not always and following:
             label = "|else|" if node.goto else ""
             yield f"  {_id(node)} -->{label} {following}"

@@ -26,6 +26,17 @@ def is_name(text: str) -> bool:
     return module.endswith(".py") or all(part.isidentifier() for part in module.split("."))
 
 
+def missing_file(name: str, folder: Path) -> str:
+    """Returns the fault of a `file.py:attr` whose file is missing, or "". Imports nothing."""
+    module = name.rpartition(":")[0]
+    path = folder / module
+    try:
+        there = not module.endswith(".py") or path.is_file()
+    except OSError:  # a long text that is no path
+        there = False
+    return "" if there else f"there is no file {str(path)!r}"
+
+
 def load(name: str, folder: Path) -> Any:
     """Returns the object that `name` refers to. Modules in `folder` take precedence.
 

@@ -7,7 +7,7 @@ is referenced by name and imported when an agent is made.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -94,7 +94,7 @@ def make_inline(tool: InlineTool, root: Path, reach: Reach = Reach()) -> Tool:
     """Returns the tool, whose command runs in `root` as with `run_command`."""
     keys = tool.keys
     shell = command_tool(root, network=reach, timeout=keys.timeout)
-    return external(
+    made = external(
         keys.name,
         keys.description,
         tool.parameters.model_json_schema(),
@@ -108,6 +108,11 @@ def make_inline(tool: InlineTool, root: Path, reach: Reach = Reach()) -> Tool:
         toolset="inline",
         preview=partial(_preview, tool, shell),
     )
+
+    def place(folder: Path) -> Tool:
+        return make_inline(tool, folder, reach)
+
+    return replace(made, root=shell.root, place=place)
 
 
 async def _call(

@@ -6,6 +6,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Optional
 
@@ -35,6 +36,11 @@ _SCHEMA: Final = frozenset({"type", "properties", "enum", "items"})
 _KNOWN: Final = _SCHEMA | {"required", "description", "title", "default", "additionalProperties"}
 
 
+_DEEPEST: Final = 32
+LONGEST: Final = 1_000
+"""Maximum number of characters of a type."""
+
+
 class NoType(ValueError):
     """The text is not a type. `path` is the position of the fault."""
 
@@ -43,12 +49,18 @@ class NoType(ValueError):
         self.path = path
 
 
+class OversizedType(NoType):
+    """The text is too long, or nested too deep, for a type."""
+
+
 def type_of(written: JSON, name: str = "Answer", path: tuple[str, ...] = ()) -> Any:
     """Returns the Python type for Pydantic.
 
     Raises:
         NoType: `written` is not a type.
     """
+    if len(path) > 2 * _DEEPEST:
+        raise OversizedType("a type is nested too deep", path)
     if isinstance(written, str):
         return _named(written.strip(), path)
     if isinstance(written, list) and len(written) == 1:
@@ -70,27 +82,43 @@ def record(fields: Mapping[Any, Any], name: str, path: tuple[str, ...] = ()) -> 
         _check_name(plain, key_path)
         kind = type_of(inner, f"{name}_{plain}", key_path)
         annotations[plain] = (Optional[kind], None) if optional else (kind, ...)  # noqa: UP045 - a value
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **annotations)
+    return _model(name, annotations)
 
 
-def _named(text: str, path: tuple[str, ...]) -> Any:
+def _model(name: str, fields: Mapping[str, Any]) -> Any:
+    with warnings.catch_warnings():
+        # A field may be called `copy` or `json`: the model's own methods are not used.
+        warnings.filterwarnings("ignore", "Field name", UserWarning)
+        return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _named(text: str, path: tuple[str, ...], depth: int = 0) -> Any:
+    # Each step reads the whole text, and Pydantic builds each level.
+    if depth > _DEEPEST:
+        raise OversizedType(f"a type is nested more than {_DEEPEST} deep", path)
+    if len(text) > LONGEST:
+        raise OversizedType(f"a type has at most {LONGEST} characters", path)
     if text.endswith("?"):
-        return Optional[_named(text[:-1].strip(), path)]  # noqa: UP045 - a value
+        return Optional[_named(text[:-1].strip(), path, depth + 1)]  # noqa: UP045 - a value
     if " | " in text:
-        kinds = [_named(part.strip(), path) for part in text.split(" | ")]
-        union = kinds[0]
-        for kind in kinds[1:]:
-            union = union | kind
-        return union
+        kinds = [_named(part.strip(), path, depth + 1) for part in text.split(" | ")]
+        return _union(kinds)
     if text in PLAIN:
         return PLAIN[text]
     if inner := _LIST.fullmatch(text):
-        return list[_named(inner[1].strip(), path)]  # type: ignore[misc]
+        return list[_named(inner[1].strip(), path, depth + 1)]  # type: ignore[misc]
     if inner := _DICT.fullmatch(text):
-        return dict[str, _named(inner[1].strip(), path)]  # type: ignore[misc]
+        return dict[str, _named(inner[1].strip(), path, depth + 1)]  # type: ignore[misc]
     raise NoType(
         f"unknown type {text!r}; known are {', '.join(PLAIN)}, list[…], dict[str, …]", path
     )
+
+
+def _union(kinds: list[Any]) -> Any:
+    union = kinds[0]
+    for kind in kinds[1:]:
+        union = union | kind
+    return union
 
 
 def _is_schema(written: Mapping[Any, Any]) -> bool:
@@ -104,20 +132,28 @@ def _is_schema(written: Mapping[Any, Any]) -> bool:
 
 def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> Any:
     if "enum" in schema:
-        return Literal[tuple(schema["enum"])]
+        values = schema["enum"]
+        plain = isinstance(values, list) and all(
+            value is None or isinstance(value, str | int | float) for value in values
+        )
+        if not plain or not values:
+            raise NoType("enum is a list of texts, numbers and booleans", (*path, "enum"))
+        return Literal[tuple(values)]
     kind = schema["type"]
     if isinstance(kind, list):
-        kinds = [_of_schema({**schema, "type": member}, name, path) for member in kind]
-        union = kinds[0]
-        for member_type in kinds[1:]:
-            union = union | member_type
-        return union
+        if not kind or not all(isinstance(member, str) for member in kind):
+            raise NoType("type is the name of a type, or a list of names", (*path, "type"))
+        return _union([_of_schema({**schema, "type": member}, name, path) for member in kind])
     if kind == "array" and "items" in schema:
         return list[type_of(schema["items"], name, (*path, "items"))]  # type: ignore[misc]
     if kind == "object" and "properties" in schema:
-        required = schema.get("required", [])
+        required, properties = schema.get("required", []), schema["properties"]
+        if not isinstance(properties, dict):
+            raise NoType("must be a mapping of names to types", (*path, "properties"))
+        if not isinstance(required, list):
+            raise NoType("must be a list of names", (*path, "required"))
         fields: dict[str, Any] = {}
-        for key, inner in schema["properties"].items():
+        for key, inner in properties.items():
             key_path = (*path, "properties", str(key))
             _check_name(str(key), key_path)
             type_ = type_of(inner, f"{name}_{key}", key_path)
@@ -128,7 +164,7 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
                 type_ if key in required else Optional[type_],  # noqa: UP045 - a value
                 Field(default, description=description),
             )
-        return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        return _model(name, fields)
     return _named(str(kind), path)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from taofold.core.values import Value
 from taofold.learning.patterns.case import CaseContext
 from taofold.learning.patterns.kinds import Body
-from taofold.learning.patterns.pattern import ImportClaim, Pattern, Rate
+from taofold.learning.patterns.pattern import ImportClaim, Licence, Pattern, Rate
 
 STREAM: Final = "patterns"
 
@@ -75,12 +75,16 @@ class PatternApplied(Value, frozen=True, tag_field="e", tag="applied"):
 
 
 class LoopSettled(Value, frozen=True, tag_field="e", tag="ended"):
-    """A loop ended. `project` is the project that it worked on."""
+    """A loop ended. `project` is the project that it worked on.
+
+    `task` is its task for the index of tasks; "" if it is not shared.
+    """
 
     loop: str
     iterations: int
     solved: bool
     project: str = ""
+    task: str = ""
 
 
 class SearchSettled(Value, frozen=True, tag_field="e", tag="searched"):
@@ -149,6 +153,13 @@ class PatternImported(Value, frozen=True, tag_field="e", tag="imported"):
     file: str = ""
 
 
+class PatternLicensed(Value, frozen=True, tag_field="e", tag="licensed"):
+    """A licence of a pattern that was imported before was checked and holds."""
+
+    id: str
+    licence: Licence
+
+
 LearningEvent: TypeAlias = (
     PatternDiscovered
     | PatternMerged
@@ -163,6 +174,7 @@ LearningEvent: TypeAlias = (
     | PatternRestored
     | PatternEdited
     | PatternImported
+    | PatternLicensed
 )
 
 # Built once: a decoder of a union is expensive to build.

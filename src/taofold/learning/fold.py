@@ -21,6 +21,7 @@ from taofold.learning.events import (
     PatternDiscovered,
     PatternEdited,
     PatternImported,
+    PatternLicensed,
     PatternMerged,
     PatternRefuted,
     PatternRestored,
@@ -30,6 +31,7 @@ from taofold.learning.events import (
 )
 from taofold.learning.loops import ExtractedPattern, LoopNote, LoopStats
 from taofold.learning.patterns.pattern import (
+    MOST_TESTS,
     Pattern,
     PatternScope,
     PatternSource,
@@ -83,6 +85,8 @@ def step(known: View, event: LearningEvent, at: int) -> Changes:
             return _with(back, retired="", last_used=at, **_NEW_TRIAL)
         case PatternEdited():
             return _edited(known.pattern(event.id), event)
+        case PatternLicensed():
+            return _licensed(known.pattern(event.id), event)
 
 
 def _with(pattern: Pattern | None, **fields: Any) -> Changes:
@@ -93,8 +97,19 @@ def _edited(pattern: Pattern | None, event: PatternEdited) -> Changes:
     if pattern is None or type(event.body) is not type(pattern.body):
         return Changes()
     # A new text gets a new trial: the effect of the old one is no evidence.
-    trial = {} if event.body == pattern.body else _NEW_TRIAL
+    trial: dict[str, Any] = {}
+    if event.body != pattern.body:
+        trial |= _NEW_TRIAL
+        if pattern.claim is not None:
+            trial["claim"] = replace(pattern.claim, licence=None)
     return _with(pattern, name=event.name, tags=event.tags, body=event.body, **trial)
+
+
+def _licensed(pattern: Pattern | None, event: PatternLicensed) -> Changes:
+    # An own finding rests on its own loops.
+    if pattern is None or pattern.claim is None or pattern.claim.licence == event.licence:
+        return Changes()
+    return _with(pattern, claim=replace(pattern.claim, licence=event.licence))
 
 
 _NEW_TRIAL: Final[dict[str, Any]] = {"shown_in": {}, "held_in": {}, "refuted": {}}
@@ -125,15 +140,20 @@ def _merged(known: View, event: PatternMerged, at: int) -> Changes:
     old, draft = known.pattern(event.id), event.pattern
     if old is None:
         return Changes()
+    same = old.scope.repository == draft.scope.repository
+    if same:
+        tests = tuple(dict.fromkeys([*old.tests, *draft.tests]))[:MOST_TESTS]
+        old = replace(old, tests=tests)
     if event.loop in old.loops:  # extracted again manually: one loop counts once
         return _extracted(known, old, event.loop, at, new=False)
     # Seen in two repositories or languages, it is bound to neither.
     scope = PatternScope(
-        old.scope.repository if old.scope.repository == draft.scope.repository else "",
+        old.scope.repository if same else "",
         old.scope.language if old.scope.language == draft.scope.language else "",
     )
     tags = tuple(dict.fromkeys([*old.tags, *draft.tags]))
-    return _seen(known, replace(old, tags=tags, scope=scope), event, at)
+    tests = old.tests if same else ()
+    return _seen(known, replace(old, tags=tags, scope=scope, tests=tests), event, at)
 
 
 def _seen(
@@ -205,6 +225,7 @@ def _ended(known: View, event: LoopSettled, at: int) -> Changes:
         iterations=event.iterations,
         solved=event.solved,
         project=event.project or note.context.repository,
+        task=event.task,
     )
     # The sums first: `settled` compares each pattern with them, including this loop.
     stats = attribution.summed(known.stats(), note)

@@ -42,6 +42,8 @@ class LoopNote(Value, frozen=True):
     """The project of the loop."""
     searched: bool = False
     """True if the result of its search was counted."""
+    task: str = ""
+    """The task of the loop, if it ended and its project shares it."""
 
     @property
     def after(self) -> int:

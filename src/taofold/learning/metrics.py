@@ -1,38 +1,66 @@
 """The benefit of learning, under the names of the exported metrics.
 
 The benefit compares loops that were shown patterns with control loops, chosen at random among the
-same kind; no other comparison is fair. It comes with a 95 % interval, and a note if either group
-has fewer than `ENOUGH` loops. `improvement` compares one loop with the control loops; `impact` is
-the effect of seeing one pattern.
+same kind; no other comparison is fair. From the first pair of loops on it comes with a 95 %
+interval. `improvement` compares one loop with the control loops; `impact` is the effect of seeing
+one pattern.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from math import sqrt
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from taofold.core.text import iso
 from taofold.core.values import Value
 from taofold.learning.exchange.records import FORMATS
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.kinds import Kind
-from taofold.learning.patterns.pattern import Pattern, UseCounts
-
-ENOUGH: Final = 10
+from taofold.learning.patterns.pattern import Arm, Pattern, UseCounts
 
 
-class Benefit(Value, frozen=True):
-    """The reduction of iterations in per cent, with its interval; None if it cannot be computed."""
+class Effect(Value, frozen=True):
+    """A comparison of loops with lessons (`shown`) with control loops (`held`), and its interval.
 
-    stats: LoopStats
-    improvement: float | None = None
+    The three figures are None if one of the groups is empty.
+    """
+
+    shown: int
+    held: int
+    value: float | None = None
     low: float | None = None
     high: float | None = None
 
     @property
-    def enough(self) -> bool:
-        """True if both groups have enough loops."""
-        return min(self.stats.shown.loops, self.stats.held.loops) >= ENOUGH
+    def interval(self) -> list[float] | None:
+        """The bounds of the 95 % interval, rounded."""
+        if self.low is None or self.high is None:
+            return None
+        return [round(self.low, 2), round(self.high, 2)]
+
+    def text(self, unit: str, *, control: bool = True) -> str:
+        """Returns the effect with its interval and the numbers of loops, in one line.
+
+        Args:
+            unit: The unit of its figures.
+            control: False if the settings draw no control loops.
+        """
+        n = f"{self.shown} with lessons, {self.held} control"
+        if self.value is None or self.low is None or self.high is None:
+            # Either the settings prevent control loops, or the first ones are still to come.
+            why = "unknown" if self.held or control else "no control, since control_share is 0"
+            return f"{why} ({n})"
+        value, low, high = map(_figure, (self.value, self.low, self.high))
+        return f"{value} {unit} (95 %: {low} to {high}; {n})"
+
+
+def _figure(value: float) -> str:
+    """Returns a figure with its sign and one decimal. A small one keeps its first digit.
+
+    Rounded to zero, a bound would not show on which side of zero the interval lies.
+    """
+    text = f"{value + 0.0:+.1f}"
+    return f"{value:+.1g}" if value and not float(text) else text
 
 
 class LearningMetrics(Value, frozen=True):
@@ -40,7 +68,8 @@ class LearningMetrics(Value, frozen=True):
 
     by_kind: dict[str, int]
     uses: UseCounts
-    benefit: Benefit
+    benefit: Effect
+    stats: LoopStats
     retired: int = 0
     archived: int = 0
 
@@ -51,8 +80,7 @@ class LearningMetrics(Value, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """Returns the exported form."""
-        benefit, stats = self.benefit, self.benefit.stats
-        interval = None if benefit.low is None else [benefit.low, benefit.high]
+        benefit, stats = self.benefit, self.stats
         return {
             "total_patterns": self.total,
             "patterns_by_type": self.by_kind,
@@ -67,10 +95,8 @@ class LearningMetrics(Value, frozen=True):
                 "loops_without_pattern_injection": stats.held.loops,
                 "average_iterations_with": rounded(stats.shown.mean),
                 "average_iterations_without": rounded(stats.held.mean),
-                "improvement_percentage": benefit.improvement,
-                "improvement_interval_95": interval,
-                "n_too_small": not benefit.enough,
-                "smallest_n": ENOUGH,
+                "improvement_percentage": benefit.value,
+                "improvement_interval_95": benefit.interval,
                 "solved_with": stats.shown.solved,
                 "solved_without": stats.held.solved,
                 "loops_with_nothing_to_inject": stats.plain.loops,
@@ -87,16 +113,17 @@ class Improvement(NamedTuple):
 
     baseline: float | None
     actual: int
-    share: float | None
-    n: int
+    effect: Effect
 
     def as_json(self) -> dict[str, Any]:
         """Returns the form in an exported loop state."""
+        effect = self.effect
         return {
             "baseline_iterations": rounded(self.baseline),
             "actual_iterations": self.actual,
-            "improvement": None if self.share is None else f"{100 * self.share:.1f}%",
-            "n": self.n,
+            "improvement": None if effect.value is None else f"{effect.value:.1f}%",
+            "improvement_interval_95": effect.interval,
+            "n": effect.held,
         }
 
 
@@ -113,31 +140,63 @@ def measure(patterns: Iterable[Pattern], stats: LoopStats, archived: int) -> Lea
         if pattern.kind != "anti":
             uses += pattern.applied
     by_kind = {form.key: kinds[kind] for kind, form in FORMATS.items()}
-    return LearningMetrics(by_kind, uses, benefit(stats), retired, archived)
+    return LearningMetrics(by_kind, uses, benefit(stats), stats, retired, archived)
 
 
-def benefit(stats: LoopStats) -> Benefit:
-    """Returns the savings by injection, from the randomly assigned loops.
+def benefit(stats: LoopStats) -> Effect:
+    """Returns the share of iterations that injection saves, in per cent.
 
-    The interval is 95 % by the delta method, with Welch's degrees of freedom.
+    From the randomly assigned loops. The interval uses the delta method.
     """
-    shown, held = stats.shown, stats.held
+    return _saved(stats.shown, stats.held)
+
+
+def improvement(note: LoopNote, stats: LoopStats) -> Improvement:
+    """Returns the comparison of one loop with the control loops."""
+    effect = _saved(Arm().plus(note.iterations, note.solved), stats.held)
+    return Improvement(stats.held.mean, note.iterations, effect)
+
+
+def impact(pattern: Pattern, stats: LoopStats) -> Effect:
+    """Returns the additional iterations of loops that saw the pattern over control loops."""
+    # Its own control loops if it has any; else all of them, which is a rougher comparison.
+    shown, held = pattern.shown, pattern.held if pattern.held.loops else stats.held
+    if shown.mean is None or held.mean is None:
+        return Effect(shown.loops, held.loops)
+    value = shown.mean - held.mean
+    reach = _reach(shown, held, _spread(shown), _spread(held))
+    return Effect(shown.loops, held.loops, value, value - reach, value + reach)
+
+
+def _saved(shown: Arm, held: Arm) -> Effect:
+    """Returns the saved share of iterations in per cent."""
     # Without loops in one of the groups there is no ratio.
     if not shown.mean or not held.mean:
-        return Benefit(stats)
+        return Effect(shown.loops, held.loops)
     ratio = shown.mean / held.mean
     saved = 100 * (1 - ratio)
-    if min(shown.loops, held.loops) < 2:
-        return Benefit(stats, round(saved, 1))
-    first = shown.variance / shown.loops / shown.mean**2
-    second = held.variance / held.loops / held.mean**2
+    relative = _spread(shown) / shown.mean**2, _spread(held) / held.mean**2
+    reach = 100 * ratio * _reach(shown, held, *relative)
+    # A loop takes at least one iteration, so 100 % cannot be saved.
+    high = min(saved + reach, 100.0)
+    return Effect(shown.loops, held.loops, round(saved, 1), round(saved - reach, 1), round(high, 1))
+
+
+def _spread(arm: Arm) -> float:
+    """Returns the variance of the arm's mean.
+
+    A single loop, or equal ones, show no variance. Their mean stands in for it, which is the
+    variance of a Poisson count: a small group must not look certain.
+    """
+    return (arm.variance or arm.mean or 0.0) / arm.loops
+
+
+def _reach(shown: Arm, held: Arm, first: float, second: float) -> float:
+    """Returns half of the 95 % interval, with Welch's degrees of freedom."""
     spread = first + second
-    reach = 0.0
-    # If all loops took the same number of iterations, the interval is a point.
-    if spread:
-        freedom = spread**2 / (first**2 / (shown.loops - 1) + second**2 / (held.loops - 1))
-        reach = 100 * ratio * sqrt(spread) * _student(freedom)
-    return Benefit(stats, round(saved, 1), round(saved - reach, 1), round(saved + reach, 1))
+    # One loop has no degree of freedom; the rule above supplies its variance.
+    parts = first**2 / max(shown.loops - 1, 1) + second**2 / max(held.loops - 1, 1)
+    return sqrt(spread) * _student(spread**2 / parts) if parts else 0.0
 
 
 def _student(freedom: float) -> float:
@@ -151,24 +210,6 @@ def _student(freedom: float) -> float:
         + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * f**2)
         + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * f**3)
     )
-
-
-def improvement(note: LoopNote, stats: LoopStats) -> Improvement:
-    """Returns the comparison of one loop with the control loops."""
-    mean = stats.held.mean
-    share = (mean - note.iterations) / mean if mean else None
-    return Improvement(mean, note.iterations, share, stats.held.loops)
-
-
-def impact(pattern: Pattern, stats: LoopStats) -> tuple[float | None, int, int]:
-    """Returns the additional iterations of loops that saw the pattern over control loops; n of
-    both.
-    """
-    # Its own control loops if it has any; else all of them, which is a rougher comparison.
-    other = pattern.held if pattern.held.loops else stats.held
-    if pattern.shown.mean is None or other.mean is None:
-        return None, pattern.shown.loops, other.loops
-    return pattern.shown.mean - other.mean, pattern.shown.loops, other.loops
 
 
 def rounded(value: float | None) -> float | None:

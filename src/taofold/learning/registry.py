@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from taofold.core.errors import Refused
-from taofold.core.text import iso
+from taofold.core.text import iso, times
 from taofold.learning import injection
 from taofold.learning.book import Book, View, Writing
 from taofold.learning.events import (
@@ -32,8 +32,8 @@ from taofold.learning.events import (
     PatternRetired,
     SearchSettled,
 )
-from taofold.learning.exchange.exports import exported
-from taofold.learning.exchange.imports import ImportReport, imported
+from taofold.learning.exchange.exports import Licensing, exported
+from taofold.learning.exchange.imports import ImportReport, LicenceCheck, imported
 from taofold.learning.exchange.records import rewritten
 from taofold.learning.injection import ChosenLessons
 from taofold.learning.loops import ExtractedPattern, LoopNote, LoopStats
@@ -124,9 +124,11 @@ class Registry:
         """
         return await self._emit(PatternApplied(loop, pattern, won, iteration, by))
 
-    async def ended(self, loop: str, *, iterations: int, solved: bool, project: str = "") -> bool:
+    async def ended(
+        self, loop: str, *, iterations: int, solved: bool, project: str = "", task: str = ""
+    ) -> bool:
         """Ends the loop and counts its patterns. Returns False if it had already ended."""
-        return await self._emit(LoopSettled(loop, iterations, solved, project))
+        return await self._emit(LoopSettled(loop, iterations, solved, project, task))
 
     async def rates(self) -> EditRates:
         """Returns the results of earlier searches, for the ranking of the next one."""
@@ -309,16 +311,21 @@ class Registry:
 
         return await self._book.write(work, self._now())
 
-    async def export(self) -> dict[str, Any]:
+    async def export(self, licensing: Licensing | None = None) -> dict[str, Any]:
         """Returns everything as JSON: relative file names and their contents, in the exchange
-        layout.
+        layout; with `licensing`, own patterns have licences.
         """
-        return await self._book.read(exported)
+        return await self._book.read(lambda view: exported(view, licensing))
 
-    async def import_(self, contents: Mapping[str, bytes]) -> ImportReport:
-        """Imports exported files. Invalid parts are skipped and reported, each with its path."""
+    async def import_(
+        self, contents: Mapping[str, bytes], check: LicenceCheck | None = None
+    ) -> ImportReport:
+        """Imports exported files. Invalid parts are skipped and reported, each with its path.
+
+        `check` decides which licences count.
+        """
         at = self._now()
-        return await self._book.write(lambda tx: imported(tx, contents, at), at)
+        return await self._book.write(lambda tx: imported(tx, contents, at, check), at)
 
     async def faults(self) -> list[str]:
         """Returns the unreadable facts of the registry itself, one line each."""
@@ -352,11 +359,13 @@ def _alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
     """
     best, most = None, threshold
     hits = (view.pattern(hit.id) for hit in view.search(entry(draft).split()))
-    # Likeness compares tokens and is slow; only the nearest by rare words are loaded and compared.
+    # Likeness compares tokens and is slow; only the nearest of its kind by rare words are compared.
     own = (
         stored
         for stored in hits
-        if stored and stored.claim is None and stored.only_in == draft.only_in
+        if stored
+        and (stored.kind, stored.only_in) == (draft.kind, draft.only_in)
+        and stored.claim is None
     )
     for other in islice(own, _COMPARED):
         if (value := likeness(draft, other)) > most:
@@ -374,10 +383,11 @@ def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
     # The dates in an imported file may be years old: its age here begins with the import.
     arrived = pattern.claim.at if pattern.claim else 0
     last = max(pattern.last_used, pattern.first_discovered, arrived)
-    days = (now - last) / _DAY_MS
+    # Whole days: "over 0 days" does not hold for what was used seconds ago.
+    days = (now - last) // _DAY_MS
     if days > policy.max_age_days:
-        day = iso(last)[:10]
-        return f"it was last used on {day}, {int(days)} days ago: over {policy.max_age_days}"
+        day, most = iso(last)[:10], times(policy.max_age_days, "day")
+        return f"it was last used on {day}, {times(days, 'day')} ago: over {most}"
     return ""
 
 

@@ -4,45 +4,51 @@ They control the lessons taken from a loop, the lessons shown to a loop, and pru
 the fields are the names of the keys. Knows nothing about their source.
 """
 
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from taofold.core.values import Value
 
-CONTROL_SHARE: Final = 0.15
 MOST_INJECTED: Final = 10
+_Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Extraction(Value, frozen=True):
+class Extraction(BaseModel):
     """The lessons taken from a finished loop, and the evidence needed for a rate."""
+
+    model_config = ConfigDict(frozen=True)
 
     enabled: bool = True
     auto_extract_on_completion: bool = True
-    min_success_rate_threshold: float = 0.6
+    min_success_rate_threshold: _Share = 0.6
     """The minimum share of attempts that fixed a check, for a loop to teach an approach."""
-    min_usage_count_for_evaluation: int = 3
+    min_usage_count_for_evaluation: Annotated[int, Field(ge=1)] = 3
     extract_code_templates: bool = True
     merge_similar_patterns: bool = True
-    similarity_threshold: float = 0.80
+    similarity_threshold: _Share = 0.80
     within_project: bool = False
     """True to keep the lessons of this project in it."""
 
 
-class Injection(Value, frozen=True):
+class Injection(BaseModel):
     """The lessons shown to a loop at its start.
 
     `control_share` of the loops with lessons to show get none, chosen at random, so that the
     benefit can be measured.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     enabled: bool = True
-    top_k_patterns: int = 5
-    min_success_rate: float = 0.6
-    max_patterns_injected: int = MOST_INJECTED
+    top_k_patterns: Annotated[int, Field(ge=0)] = 5
+    min_success_rate: _Share = 0.6
+    max_patterns_injected: Annotated[int, Field(ge=0, le=MOST_INJECTED)] = MOST_INJECTED
     include_error_patterns: bool = True
     include_success_patterns: bool = True
     include_anti_patterns: bool = True
     include_code_templates: bool = True
-    control_share: float = CONTROL_SHARE
+    control_share: _Share = 0.15
     within_project: bool = False
     """True to use only lessons of this project's own loops."""
 

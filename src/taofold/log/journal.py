@@ -58,11 +58,13 @@ class Journal(Protocol):
         disk: bool = False,
         owner: str = "",
         lease_ms: int = 0,
+        alone: bool = False,
     ) -> int:
         """Appends `facts` (time and body) after number `after` (-1 = a new stream).
 
         One transaction, or nothing; returns the number of the last fact. `disk` waits until a power
         failure cannot undo it. With an `owner` it owns the stream from now on, for `lease_ms`.
+        `alone` deletes all facts before these in the same transaction. The numbers continue.
 
         Raises:
             Conflict: The stream's last fact is not `after`. Nothing was written.
@@ -120,16 +122,20 @@ class MemoryJournal:
         disk: bool = False,
         owner: str = "",
         lease_ms: int = 0,
+        alone: bool = False,
     ) -> int:
         """Appends facts after number `after`."""
         del disk
         stored = self._streams.get(stream, [])
+        last = stored[-1].seq if stored else -1
         # Optimistic: a writer that has not seen the last fact decided on outdated data.
-        if len(stored) - 1 != after:
-            raise Conflict(outrun(stream, after, len(stored) - 1))
+        if last != after:
+            raise Conflict(outrun(stream, after, last))
         added = [Fact(after + 1 + n, at, body) for n, (at, body) in enumerate(facts)]
         if added:
-            self._streams.setdefault(stream, stored).extend(added)
+            kept = [] if alone else stored
+            kept.extend(added)
+            self._streams[stream] = kept
         # A stream exists from its first fact: before that it cannot be owned.
         if owner and stream in self._streams:
             with self._lock:
@@ -145,7 +151,10 @@ class MemoryJournal:
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
         """Returns facts with `seq > after`, in order."""
-        facts = self._streams.get(stream, [])[max(after, -1) + 1 :]
+        stored = self._streams.get(stream, [])
+        # A stream whose facts were replaced does not begin with number 0.
+        first = stored[0].seq if stored else 0
+        facts = stored[max(after + 1 - first, 0) :]
         return facts[:limit] if limit > 0 else facts
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
@@ -159,7 +168,7 @@ class MemoryJournal:
     def _row(self, name: str) -> StreamRow:
         facts, (owner, until) = self._streams[name], self._leases.get(name, ("", 0))
         held = lease_lasts(until, self._now())
-        return StreamRow(name, len(facts) - 1, facts[0].at, facts[-1].at, owner, until, held)
+        return StreamRow(name, facts[-1].seq, facts[0].at, facts[-1].at, owner, until, held)
 
     async def drop(self, stream: str) -> None:
         """Deletes the stream."""

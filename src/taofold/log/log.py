@@ -78,6 +78,41 @@ class Claim(Value, frozen=True):
     previous_owner: str = ""
 
 
+class Spending(Value, frozen=True):
+    """Tokens and billionths of a dollar that replies cost. `unpriced` tokens have no known price.
+
+    >>> Spending(100, 0, 5) + Spending(20, 20, 0)
+    Spending(tokens=120, unpriced=20, nano_usd=5)
+    """
+
+    tokens: int = 0
+    unpriced: int = 0
+    nano_usd: int = 0
+
+    def __add__(self, other: "Spending") -> "Spending":
+        return Spending(
+            self.tokens + other.tokens,
+            self.unpriced + other.unpriced,
+            self.nano_usd + other.nano_usd,
+        )
+
+    @property
+    def usd(self) -> float:
+        """US dollars."""
+        return self.nano_usd / 1_000_000_000
+
+
+class Window(Value, frozen=True):
+    """A scope of spending (`log.spending`) and its hours: from `since` to before `until`.
+
+    Hours are counted since the epoch, in UTC.
+    """
+
+    scope: str
+    since: int
+    until: int
+
+
 class Log(Protocol):
     """An append-only sequence of records per run, with an inbox and blobs beside it.
 
@@ -228,6 +263,19 @@ class Log(Protocol):
         """
         ...
 
+    async def spent(self, windows: Sequence[Window]) -> list[Spending]:
+        """Returns what was spent in each window.
+
+        `append` counts every reply in its own transaction, for all scopes of the run. A reply that
+        names an agent counts for this one, others for the run's. `create` counts none. The cost
+        depends on the hours, not on the size of the log.
+        """
+        ...
+
+    async def spenders(self, prefix: str, since: int, until: int) -> dict[str, Spending]:
+        """Returns the scopes that begin with `prefix` and spent in these hours, in order."""
+        ...
+
     async def post(self, run: str, signal: Signal) -> bool:
         """Puts `signal` in the inbox, durably. False if a signal with its id was ever posted.
 
@@ -360,6 +408,14 @@ class WrappedLog:
     async def count(self, *, principal: str | None = None) -> dict[str, int]:
         """Returns the number of runs by status."""
         return await self.log.count(principal=principal)
+
+    async def spent(self, windows: Sequence[Window]) -> list[Spending]:
+        """Returns what was spent in each window."""
+        return await self.log.spent(windows)
+
+    async def spenders(self, prefix: str, since: int, until: int) -> dict[str, Spending]:
+        """Returns the scopes that begin with `prefix` and spent in these hours."""
+        return await self.log.spenders(prefix, since, until)
 
     async def post(self, run: str, signal: Signal) -> bool:
         """Puts a message in the run's inbox."""

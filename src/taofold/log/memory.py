@@ -4,16 +4,19 @@ It keeps records as objects that are never encoded: a NaN stays a NaN. It knows 
 `disk` has no effect here.
 """
 
+import importlib
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from msgspec.structs import replace
 
 from taofold.clocks import clock
 from taofold.core.errors import Conflict, LogError, UnknownRun
-from taofold.core.events import Record
+from taofold.core.events import SCHEMA_VERSION, Record, encode
 from taofold.core.state import ENDED
 from taofold.log.journal import Journal, MemoryJournal
 from taofold.log.log import (
@@ -21,18 +24,29 @@ from taofold.log.log import (
     Claim,
     RunRow,
     Signal,
+    Spending,
+    Window,
     due_at,
     lease_lasts,
     misplaced_text,
     overtaken,
     still_leased,
 )
+from taofold.log.spending import Charge, charges, scopes, total
+
+if TYPE_CHECKING:
+    from taofold.evidence.chain import ChainHead, RunChain
+
+
+def _chains() -> Any:
+    # Not loaded with the package: only a reader of the chain needs it.
+    return importlib.import_module("taofold.evidence.chain")
 
 
 class _Run:
     """One run's row, records and messages."""
 
-    __slots__ = ("blobs", "inbox", "records", "row", "seen")
+    __slots__ = ("blobs", "heads", "inbox", "links", "records", "rests", "row", "seen")
 
     def __init__(self, row: RunRow) -> None:
         self.row = row
@@ -40,6 +54,11 @@ class _Run:
         self.inbox: dict[str, Signal] = {}
         self.seen: set[str] = set()
         self.blobs: set[str] = set()
+        self.heads: dict[int, ChainHead] = {}
+        self.links: list[bytes] = []
+        """The links that were computed so far: of the first records."""
+        self.rests: dict[int, int] = {}
+        """The last record of each write that let the run rest, and the time."""
 
     def current_row(self, now: int) -> RunRow:
         """Returns the row completed from the records and the clock."""
@@ -75,7 +94,10 @@ class MemoryLog:
         self._places = 0
         # Leases are renewed from a thread of their own.
         self._lock = Lock()
+        self._spend: dict[str, dict[int, Spending]] = {}
+        """Spending by scope and hour. It stays when a run is deleted."""
         self._journal = MemoryJournal(now=now)
+        self._chain = os.urandom(16).hex()
 
     @property
     def identity(self) -> str:
@@ -123,6 +145,7 @@ class MemoryLog:
         )
         self._take(entry, row.run, records)
         self._keep(entry, blobs)
+        self._rest(entry, row.status)
         self._places += 1
         self._runs[row.run] = entry
         return Claim(entry.row.epoch)
@@ -189,6 +212,8 @@ class MemoryLog:
             self._take(entry, run, records, look=True)
             return False
         self._take(entry, run, records)
+        for charge in charges(records):
+            self._charge(entry.row, charge)
         for message in consume:
             entry.inbox.pop(message, None)
         self._keep(entry, blobs)
@@ -198,7 +223,38 @@ class MemoryLog:
                 lease = entry.row.lease_until if status == "running" else 0
                 changes = {"status": status, "waiting_for": waiting_for, "wake_at": wake_at}
                 entry.row = replace(entry.row, lease_until=lease, **changes)
+            self._rest(entry, status)
         return True
+
+    def _rest(self, entry: _Run, status: str) -> None:
+        if status != "running" and entry.records:
+            entry.rests.setdefault(len(entry.records) - 1, self._now())
+
+    def _charge(self, row: RunRow, charge: Charge) -> None:
+        spent = Spending(charge.tokens, charge.unpriced, charge.nano_usd)
+        for scope in scopes(row, charge.agent):
+            hours = self._spend.setdefault(scope, {})
+            hours[charge.hour] = hours.get(charge.hour, Spending()) + spent
+
+    async def spent(self, windows: Sequence[Window]) -> list[Spending]:
+        """Returns what was spent in each window."""
+        self._open()
+        return [self._sum(window.scope, window.since, window.until) for window in windows]
+
+    def _sum(self, scope: str, since: int, until: int) -> Spending:
+        hours = self._spend.get(scope, {})
+        # The shorter of both: a window of a month, or all hours in which anything was spent.
+        asked = range(since, until) if until - since < len(hours) else sorted(hours)
+        return total([hours[hour] for hour in asked if hour in hours and since <= hour < until])
+
+    async def spenders(self, prefix: str, since: int, until: int) -> dict[str, Spending]:
+        """Returns the scopes that begin with `prefix` and spent in these hours, in order."""
+        self._open()
+        return {
+            scope: self._sum(scope, since, until)
+            for scope, hours in sorted(self._spend.items())
+            if scope.startswith(prefix) and any([since <= hour < until for hour in hours])
+        }
 
     def _keep(self, entry: _Run, blobs: Mapping[str, bytes] | None) -> None:
         if blobs:
@@ -223,6 +279,61 @@ class MemoryLog:
         records = self._find(run).records
         start = max(after + 1, 0)
         return records[start : start + limit] if limit else records[start:]
+
+    async def chain(self, run: str) -> "RunChain":
+        """Returns the records of the run, encoded and linked now, and its heads."""
+        entry, chains = self._find(run), _chains()
+        heads = tuple([entry.heads[seq] for seq in sorted(entry.heads)])
+        rows = [(record.seq, record.at, encode(record.event)) for record in entry.records]
+        leaves = chains.leaves(run, SCHEMA_VERSION, rows)
+        links = chains.links(chains.genesis(self._chain, run), leaves)
+        records = [
+            chains.StoredRecord(seq, at, SCHEMA_VERSION, body, link)
+            for (seq, at, body), link in zip(rows, links, strict=True)
+        ]
+        done: RunChain = chains.RunChain(self._chain, run, tuple(records), heads)
+        return done
+
+    async def store_head(self, run: str) -> "RunChain":
+        """Stores the link of the last record as a head. Returns the chain."""
+        self._rest(self._find(run), "")
+        await self.tip(run)
+        return await self.chain(run)
+
+    async def tip(self, run: str, seq: int = sys.maxsize) -> "RunChain":
+        """Returns the chain with one head, that of the last record up to `seq`, and no records.
+
+        The head is stored, or not: then its time is 0. A run without records has no head.
+        """
+        entry, chains = self._find(run), _chains()
+        last = min(seq, len(entry.records) - 1)
+        if last < 0:
+            return cast("RunChain", chains.RunChain(self._chain, run))
+        link = self._link(run, entry, last)
+        if last in entry.rests:
+            entry.heads.setdefault(last, chains.ChainHead(last, link, entry.rests[last]))
+        head = entry.heads.get(last) or chains.ChainHead(last, link)
+        return cast("RunChain", chains.RunChain(self._chain, run, heads=(head,)))
+
+    def _link(self, run: str, entry: _Run, seq: int) -> bytes:
+        """Returns the link of a record. Each record is encoded once."""
+        chains, links = _chains(), entry.links
+        new = entry.records[len(links) : seq + 1]
+        rows = [(record.seq, record.at, encode(record.event)) for record in new]
+        previous = links[-1] if links else chains.genesis(self._chain, run)
+        links += chains.links(previous, chains.leaves(run, SCHEMA_VERSION, rows))
+        return links[seq]
+
+    async def attest(self, run: str, head: "ChainHead", replaced: bytes) -> None:
+        """Stores the envelope and the time stamp of a head, whose envelope is `replaced` now."""
+        heads = self._find(run).heads
+        if head.seq not in heads or heads[head.seq].envelope != replaced:
+            raise Conflict(
+                f"run {run!r} has no head at record {head.seq}, or it was signed meanwhile: "
+                "sign again"
+            )
+        changes = {"envelope": head.envelope, "stamp": head.stamp}
+        heads[head.seq] = replace(heads[head.seq], **changes)
 
     async def row(self, run: str) -> RunRow:
         """Returns the run's row."""

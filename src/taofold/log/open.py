@@ -97,12 +97,11 @@ POSTGRES: Final = ("postgresql://", "postgres://")
 """Prefixes of the address of a PostgreSQL database."""
 
 
-def open_builtin(spec: str | Path, *, adopt: bool = False) -> Log:
+def open_builtin(spec: str | Path) -> Log:
     """Opens the log that `spec` names, and creates its file and folder `.taofold` if missing.
 
     Args:
         spec: "memory", "sqlite:PATH", a path, or "postgresql://USER@HOST/DATABASE".
-        adopt: Trusts a file that another user or machine created, from now on.
 
     Raises:
         ConfigError: `spec` names no log.
@@ -125,7 +124,7 @@ def open_builtin(spec: str | Path, *, adopt: bool = False) -> Log:
         make_home(path.parent)
     # Imported here: programs that log to memory or to a server never load sqlite3.
     module = importlib.import_module("taofold.log.sqlite.log")
-    log: Any = module.SqliteLog(path, adopt=adopt)
+    log: Any = module.SqliteLog(path)
     log.open()
     return cast("Log", log)
 

@@ -109,6 +109,11 @@ class Store:
         self._blobs: dict[str, bytes] = {}
         self._listeners: list[Listener] = []
 
+    @property
+    def log(self) -> Log | None:
+        """The log that `flush` writes to."""
+        return self._log
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Calls a listener with every record from now on.
 
@@ -249,7 +254,7 @@ class Store:
         Args:
             consume: Ids of inbox messages that are consumed with this write.
             status: The run's new status; "" keeps it.
-            waiting_for: What a waiting run waits for.
+            waiting_for: Reason for which a waiting run waits.
             wake_at: When a waiting run is due, in milliseconds since the epoch; 0 = never.
             if_quiet: Writes only if the inbox is empty.
 

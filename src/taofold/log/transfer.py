@@ -19,6 +19,7 @@ from taofold.core.errors import ConfigError, LogError
 from taofold.log.open import POSTGRES
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.sqlite.open import open_for_writing
+from taofold.log.sqlite.statements import chain_id
 
 # ruff: noqa: S608 - statements are built from constants of this module only
 
@@ -44,13 +45,15 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
         "tags",
     ),
     "leases": ("number", "owner", "until"),
-    "events": ("number", "seq", "at", "version", "body"),
+    "events": ("number", "seq", "at", "version", "body", "link"),
     "inbox": ("number", "place", "id", "body"),
     "seen": ("number", "id"),
     "blobs": ("digest", "body"),
     "refs": ("digest", "number"),
     "streams": ("number", "stream", "head", "created_at", "updated_at", "owner", "lease_until"),
     "facts": ("number", "seq", "at", "body"),
+    "spend": ("scope", "hour", "tokens", "unpriced", "nano_usd"),
+    "heads": ("number", "seq", "at", "link", "envelope", "stamp"),
 }
 """The content of a log, in a form common to both kinds: texts and bodies as UTF-8 bytes."""
 # As bytes on both sides: PostgreSQL's text cannot hold NUL, and the digests of both sides must
@@ -58,7 +61,7 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
 _TEXTS: Final = frozenset(
     (
         *("run", "goal", "agent", "session", "parent", "principal", "owner", "waiting_for"),
-        "tags",
+        *("tags", "scope"),
         *("id", "digest", "stream", "body"),
     )
 )
@@ -75,6 +78,14 @@ class Side(Protocol):
 
     def put(self, table: str, rows: Iterable[Row]) -> None:
         """Writes rows."""
+        ...
+
+    def chain_id(self) -> str:
+        """Returns the id that the chains of this log cover."""
+        ...
+
+    def set_chain_id(self, chain: str) -> None:
+        """Makes `chain` the id that the chains of this log cover."""
         ...
 
     def commit(self) -> None:
@@ -136,6 +147,8 @@ def migrate(source: str, target: str) -> LogTransfer:
         sent = {table: _Digest() for table in TABLES}
         for table in TABLES:
             new.put(table, sent[table].of(old.rows(table)))
+        # The copy is the same log: its chains stay valid.
+        new.set_chain_id(old.chain_id())
         # Read back inside the same transaction: the stored rows are compared, not the sent ones.
         for table in TABLES:
             arrived = _Digest()
@@ -198,7 +211,7 @@ class SqliteSide:
             names = ("id", *TABLES[table][2:])
             # Run number and sequence number in one key: records of a run are adjacent.
             statement = f"insert into {table}({', '.join(names)}) values(?1 << 32 | ?2, ?3, "
-            statement += "?4, cast(?5 as text))" if table == "events" else "cast(?4 as text))"
+            statement += "?4, cast(?5 as text), ?6)" if table == "events" else "cast(?4 as text))"
         else:
             marks = [
                 f"cast(?{n} as text)" if _is_text(table, name) else f"?{n}"
@@ -208,6 +221,14 @@ class SqliteSide:
                 f"insert into {table}({', '.join(TABLES[table])}) values({', '.join(marks)})"
             )
         self._db.executemany(statement, rows)
+
+    def chain_id(self) -> str:
+        """Returns the id that the chains of this log cover."""
+        return chain_id(self._db)
+
+    def set_chain_id(self, chain: str) -> None:
+        """Makes `chain` the id that the chains of this log cover."""
+        self._db.execute("update meta set value = ? where key = 'chain'", (chain,))
 
     def commit(self) -> None:
         """Commits the writes."""
@@ -233,7 +254,8 @@ def _selected(table: str, names: tuple[str, ...]) -> str:
 _ID: Final = "id >> 32, id & 4294967295, at"
 _SQLITE: Final = {
     **{table: _selected(table, names) for table, names in TABLES.items()},
-    "events": f"select {_ID}, coalesce(version, 1), cast(body as blob) from events order by id",
+    "events": f"select {_ID}, coalesce(version, 1), cast(body as blob), link "
+    "from events order by id",
     "facts": f"select {_ID}, cast(body as blob) from facts order by id",
     "leases": "select number, cast(owner as blob), lease_until from runs "
     "where status = 'running' and lease_until > 0 order by 1",

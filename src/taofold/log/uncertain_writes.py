@@ -28,15 +28,9 @@ class CertainLog(WrappedLog):
     stops, its lease expires, and the next owner reads the actual state.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        *,
-        pauses_s: Sequence[float] = PAUSES_S,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, log: Log, *, pauses_s: Sequence[float] = PAUSES_S) -> None:
         super().__init__(log)
-        self._pauses_s, self._sleep = tuple(pauses_s), sleep
+        self._pauses_s = tuple(pauses_s)
 
     def __getattr__(self, name: str) -> Any:
         """Returns an attribute of the log beyond the protocol."""
@@ -126,7 +120,7 @@ class CertainLog(WrappedLog):
         except OutcomeUnknown as error:
             unknown: LogError = error
         for pause in self._pauses_s:
-            await self._sleep(pause)
+            await asyncio.sleep(pause)
             try:
                 outcome = await found()
                 # Only after it is certain that the first attempt did not happen.

@@ -28,11 +28,13 @@ from taofold.core.errors import LogError, Refused, TaofoldError, UnknownRun
 from taofold.core.events import Record
 from taofold.core.happenings import Happening
 from taofold.core.state import ENDED, RunState, fold
+from taofold.core.values import GOAL_FROM
 from taofold.foreign_code import contained
 from taofold.log.journal import Journal
 from taofold.log.log import Log
 from taofold.loop import events as loop_events
 from taofold.loop import iteration
+from taofold.loop.authorship import authorship, others_at_work
 from taofold.loop.course import detect
 from taofold.loop.decisions import (
     BestIteration,
@@ -373,6 +375,8 @@ class Driver:
             goal = iteration.goal(state, move.number, self._failing())
             title = f"{self.loop}, iteration {move.number}: {state.wish.task}"
             marks = {"loop": self.loop, "iteration": move.number, "reference": BAR, TITLE: title}
+            # The goal has output of commands and lessons of other loops.
+            marks[GOAL_FROM] = "loop"
             with contained():
                 settings = {**dependencies.settings(state, agent), **marks}
             work = agent.run(goal, run_id=move.run, listener=self.tell, settings=settings)
@@ -413,10 +417,17 @@ class Driver:
         assert going is not None
         assert state.baseline is not None
         report = account(records)
-        changed = await environment.changed(going.before, judged.snapshot)
+        shared = await self._shared(records, judged)
+        changed: Sequence[str]
+        if shared is None:
+            before, after = going.before, judged.snapshot
+            changed = await environment.changed(before, after)
+        else:
+            before, after = shared.base, shared.own
+            changed = await environment.changed(before, after)
         # The digest covers more of the diff than is stored, so that long diffs with a late
         # difference stay distinct.
-        full = await environment.diff(going.before, judged.snapshot, 10 * loop_events.DIFF)
+        full = await environment.diff(before, after, 10 * loop_events.DIFF)
         diff = full if len(full) <= loop_events.DIFF else full[: loop_events.DIFF] + _CUT
         apart = await environment.changed(state.baseline.snapshot, judged.snapshot)
         files = dict(await environment.digests(apart))
@@ -446,6 +457,40 @@ class Driver:
             spent=structs.replace(report.spent, ms=max(0, self.now() - going.started_at)),
             commit=commit,
             undone=judged.undone,
+            shared=shared,
+        )
+
+    async def _shared(
+        self, records: Sequence[Record], judged: Judged
+    ) -> loop_events.SharedFolder | None:
+        """Returns the loop's own part of the changes, None if all of them are its own.
+
+        The gates then run on this part alone: others may have repaired or broken a check.
+        """
+        state, environment = self.state, self.environment
+        assert state.baseline is not None
+        last = state.last
+        base = state.baseline.snapshot if last is None else last.snapshot
+        made = judged.made or judged.snapshot
+        loops = await others_at_work(
+            self.dependencies.journal, self.loop, state, _verdict_at(self.stream.records)
+        )
+        authors = await authorship(records, base, made, environment, shared=bool(loops))
+        if authors.alone:
+            return None
+        own = await environment.composed(base, made, authors.own, authors.texts)
+        before = after = None
+        if authors.own and state.wish.cross_task:
+            seconds = self._verdict_seconds() / 2
+            trials = [
+                await self.during(environment.trial(tree, seconds), 2 * seconds)
+                for tree in (base, own)
+            ]
+            # A gate without an end shows nothing about its checks.
+            if all([t and not any([r.timed_out for r in t.results]) for t in trials]):
+                before, after = [trial.slim() for trial in trials if trial is not None]
+        return loop_events.SharedFolder(
+            authors.others, authors.unsure, loops, base, own, before, after
         )
 
     async def _finish(self) -> None:
@@ -567,6 +612,16 @@ def _unproven(state: LoopState, choice: BestIteration) -> str:
         f"the files contain changes that no gate has run with and that may influence a check: "
         f"{join_names(left, 10)}"
     )
+
+
+def _verdict_at(records: Sequence[loop_events.LoopRecord]) -> int:
+    """Returns a time before the snapshot that the last verdict judged, in ms since the epoch."""
+    starts = [r.at for r in records if isinstance(r.event, loop_events.IterationEnded)]
+    if starts:
+        return starts[-1]
+    started = records[0].event
+    assert isinstance(started, loop_events.LoopStarted)
+    return started.opened_at or records[0].at
 
 
 def _standing(state: LoopState) -> str:

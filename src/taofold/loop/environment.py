@@ -9,16 +9,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from taofold.core.errors import ConfigError, Refused
 from taofold.core.values import Value
 from taofold.loop.gates.criteria import gates
-from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.judge import Judge, JudgeOptions
 from taofold.loop.gates.verdict_texts import observation
-from taofold.loop.git import repository
 from taofold.loop.state import LoopState
 from taofold.loop.values import ENDED, Left
 from taofold.loop.verdict import Settled, Verdict, unexecuted
@@ -32,6 +31,7 @@ from taofold.loop.workspace import (
 )
 from taofold.policy.redaction import Redactor
 from taofold.tools.container_network import Reach
+from taofold.workspace.git import repository
 
 UNDONE: Final = 4000
 """The most characters of a diff of reverted changes."""
@@ -43,6 +43,8 @@ class Judged(Value, frozen=True):
     verdict: Verdict
     snapshot: str
     blocked: str = ""
+    made: str = ""
+    """The tree before the gates ran, with the protected files as they were found."""
     undone: str = ""
     """The diff of the changes of protected files that were reverted."""
 
@@ -118,6 +120,16 @@ class LoopEnvironment(Protocol):
 
     async def diff(self, a: str, b: str, limit: int) -> str:
         """Returns the unified diff between two snapshots."""
+        ...
+
+    async def composed(
+        self, base: str, source: str, paths: Sequence[str], texts: Mapping[str, str]
+    ) -> str:
+        """Takes a snapshot of `base` with `paths` as in `source`, or with the given texts."""
+        ...
+
+    async def trial(self, snapshot: str, seconds: float) -> Verdict:
+        """Runs the gates on a snapshot for at most `seconds`; the work root stays as it is."""
         ...
 
     async def digests(self, paths: Sequence[str]) -> Mapping[str, str]:
@@ -240,7 +252,7 @@ class LocalEnvironment:
             own = await self._touched(before, after, work)
             blocked = unexecuted(verdict, after if own else verdict.tree)
         undone = await self.diff(after, made, UNDONE) if verdict.tampered else ""
-        return Judged(verdict, after, blocked, undone)
+        return Judged(verdict, after, blocked, made, undone)
 
     async def _verdict(self, snapshot: str, until: float) -> Verdict:
         """Judges only files in the snapshot: files that are not delivered prove nothing."""
@@ -276,6 +288,17 @@ class LocalEnvironment:
     async def diff(self, a: str, b: str, limit: int) -> str:
         """Returns the unified diff."""
         return await asyncio.to_thread(lambda: self._space.diff(a, b, limit=limit))
+
+    async def composed(
+        self, base: str, source: str, paths: Sequence[str], texts: Mapping[str, str]
+    ) -> str:
+        """Takes a snapshot of `base` with other contents of `paths`."""
+        return await asyncio.to_thread(self._space.composed, base, source, paths, texts)
+
+    async def trial(self, snapshot: str, seconds: float) -> Verdict:
+        """Runs the gates on a snapshot."""
+        files = await asyncio.to_thread(self._space.files, snapshot)
+        return await self._judge.trial(files, until=monotonic() + seconds)
 
     async def digests(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Returns the SHA-256 of each file."""
@@ -331,21 +354,23 @@ def open_environment(
     # Checked before an agent has worked for an hour.
     if state.baseline is None and wish.commit:
         _committable(project, wish.branch)
-    options: dict[str, Any] = {
-        "reach": reach,
-        "redact": redact or Redactor(),
-        "second": wish.second_judge,
-    }
+    options: JudgeOptions = {"reach": reach, "redact": redact, "second": wish.second_judge}
     if state.baseline is not None:
         space = _found(project, folder, loop)
         judge = Judge.resume(space.root, folder, state.baseline.baseline, **options)
         is_there = wish.mode == "in-place" or (state.ended is not None and state.ended.delivered)
         return LocalEnvironment(space, judge, over=state.status in ENDED and is_there)
-    options |= {"allow_edit": wish.allow_edit, "scope": wish.scope}
     mode: Mode = _SPACES[wish.mode]
     try:
         space = _found_or_new(project, folder, mode, loop)
-        judge = Judge(space.root, folder, gates(wish.commands, space.root), **options)
+        judge = Judge(
+            space.root,
+            folder,
+            gates(wish.commands, space.root),
+            allow_edit=wish.allow_edit,
+            scope=wish.scope,
+            **options,
+        )
     except BaseException:
         discard(project, folder, mode)  # a refused start leaves nothing
         raise

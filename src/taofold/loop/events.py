@@ -21,7 +21,7 @@ from taofold.loop.values import (
     Level,
     LoopLimits,
     LoopRequest,
-    Spent,
+    LoopSpending,
 )
 from taofold.loop.verdict import Verdict
 from taofold.policy.redaction import Redactor
@@ -36,12 +36,14 @@ class LoopFact(Value, frozen=True, kw_only=True, tag_field="e"):
 class LoopStarted(LoopFact, frozen=True, tag="loop_started"):
     """The request of a loop. `owner` is the process that drives it.
 
-    `place` distinguishes the loop's folder from those of other loops of the same name.
+    `place` distinguishes the loop's folder from those of other loops of the same name. `opened_at`
+    is a time before its first snapshot, in ms since the epoch.
     """
 
     wish: LoopRequest
     owner: str = ""
     place: str = ""
+    opened_at: int = 0
 
 
 class BaselineTaken(LoopFact, frozen=True, tag="baseline_taken"):
@@ -88,11 +90,31 @@ class FailedAction(Value, frozen=True):
     why: str
 
 
+class SharedFolder(Value, frozen=True):
+    """The changes of an iteration in whose time others changed files of the folder.
+
+    `base` and `own` are snapshots: the files of the last verdict, and these with the loop's own
+    changes alone. `before` and `after` are the gates' verdicts on both; None = they did not run.
+    """
+
+    others: tuple[str, ...] = ()
+    """Paths that others changed. One that the loop changed too is also in `changed`."""
+    unsure: tuple[str, ...] = ()
+    """Paths that the loop or others changed, as by a command: nothing is learnt from them."""
+    loops: tuple[str, ...] = ()
+    """The other loops at work in the folder."""
+    base: str = ""
+    own: str = ""
+    before: Verdict | None = None
+    after: Verdict | None = None
+
+
 class IterationEnded(LoopFact, frozen=True, tag="iteration_ended"):
     """The result of an iteration, and the verdict of the gates.
 
-    `diff` is the unified diff to the files before it, shortened to `DIFF` characters. `files` maps
-    every file that differs from the baseline to the digest of its content ("" = gone).
+    `changed` and `diff` are its own changes. `diff` is the unified diff to the files before it,
+    shortened to `DIFF` characters. `files` maps every file that differs from the baseline to the
+    digest of its content ("" = gone).
     """
 
     number: int
@@ -114,8 +136,10 @@ class IterationEnded(LoopFact, frozen=True, tag="iteration_ended"):
     blocked: str = ""
     """The reason why a passed gate does not complete the loop (RLP-16), "" = it does."""
     tools: dict[str, int] = {}
-    spent: Spent = Spent()
+    spent: LoopSpending = LoopSpending()
     commit: str = ""
+    shared: SharedFolder | None = None
+    """None = nothing shows that others changed files in its time."""
     undone: str = ""
     """The diff of its reverted changes in protected files."""
 
@@ -297,7 +321,7 @@ _HANDLES: Final = frozenset(
     }
     | {"root", "commands", "agent", "model", "principal", "branch", "allow_edit", "scope", "tools"}
     # The gates' output is already redacted, and its names are looked up later.
-    | {"verdict"}
+    | {"verdict", "shared"}
 )
 """Fields without prose, by which a loop finds files, runs and commands again."""
 

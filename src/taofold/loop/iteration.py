@@ -20,7 +20,7 @@ from taofold.core.text import clip, excerpt, key_line, times
 from taofold.core.values import FINISH, Action, Observation, Step, Value
 from taofold.loop.events import FailedAction, IterationEnded, LessonsInjected
 from taofold.loop.state import LoopState
-from taofold.loop.values import Spent
+from taofold.loop.values import LoopSpending
 from taofold.loop.verdict import percent
 from taofold.parsing.untrusted_text import join_names, one_line, quoted
 
@@ -200,7 +200,7 @@ class Account(Value, frozen=True):
     failed: tuple[FailedAction, ...] = ()
     executed: bool = False
     tools: dict[str, int] = {}
-    spent: Spent = Spent()
+    spent: LoopSpending = LoopSpending()
 
 
 def account(records: Sequence[run.Record]) -> Account:
@@ -219,7 +219,7 @@ def account(records: Sequence[run.Record]) -> Account:
         failed=_failed(steps),
         executed=_executed(steps, state),
         tools=dict(Counter([a.tool for step in steps for a in step.actions if a.tool != FINISH])),
-        spent=Spent(
+        spent=LoopSpending(
             state.usage,
             len(steps),
             state.model_calls + state.child_model_calls,

@@ -16,17 +16,16 @@ in earlier searches, and the outcomes of its runs are stored.
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from taofold.core.events import Proposed, Record
+from taofold.core.events import Proposed, Record, RunStarted
 from taofold.core.failing_checks import Check, is_assertion, is_foreign, is_test
 from taofold.diagnostics import passing_names
-from taofold.foreign_code import contained, in_own_task
 from taofold.learning.attribution import Application, Refutation, applications
 from taofold.learning.extraction.comments import without_comments
 from taofold.learning.extraction.diffs import IMPORT, changed_lines, new_words
@@ -37,11 +36,13 @@ from taofold.learning.extraction.history import (
     RepairAttempt,
     RunReading,
     changed,
+    effects_of,
     name_of,
     read_run,
 )
 from taofold.learning.extraction.lessons import KINDS, extract
 from taofold.learning.loops import ExtractedPattern, LoopNote
+from taofold.learning.metrics import Effect
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import Pattern, Rate
@@ -50,10 +51,12 @@ from taofold.learning.registry import Registry, UnknownPattern
 from taofold.learning.retrieval.index import words
 from taofold.learning.retrieval.question import ask
 from taofold.learning.settings import Extraction, Injection, Learning
-from taofold.loop.events import IterationEnded
+from taofold.loop.events import IterationEnded, SharedFolder
 from taofold.loop.state import LoopState
 from taofold.loop.values import Extracted, Learnt, Lessons, Used
 from taofold.loop.verdict import TESTS, Verdict
+from taofold.parsing.untrusted_text import join_names
+from taofold.policy.redaction.views import shown_value
 
 
 class Work(Protocol):
@@ -183,6 +186,7 @@ async def history_of(
     for ended in state.done:
         attempts += await _attempts(ended, before, snapshot, work)
         before, snapshot = _standing(before, ended.verdict), ended.snapshot
+        by = by or agent_of(await work.records(ended.run))
     return LoopHistory(
         loop,
         state.wish.task,
@@ -195,6 +199,11 @@ async def history_of(
         by,
         callers=await _callers(attempts, state, work),
     )
+
+
+def agent_of(records: Sequence[Record]) -> str:
+    """Returns the name of a run's agent; "" without records."""
+    return next((r.event.agent for r in records if isinstance(r.event, RunStarted)), "")
 
 
 async def _callers(
@@ -255,6 +264,8 @@ async def _attempts(
     If the run's own edits do not explain the checks or the files, as when a shell command edited
     them, the files before and after the iteration are compared instead.
     """
+    if ended.shared is not None:
+        return await _own_attempt(ended, ended.shared, work)
     failed, fails = before.errors, _standing(before, ended.verdict).errors
     still = {check.id for check in fails}
     turned = _names([check for check in failed if check.id not in still])
@@ -300,6 +311,47 @@ async def _attempts(
     return [*credible, whole]
 
 
+async def _own_attempt(
+    ended: IterationEnded, shared: SharedFolder, work: Work
+) -> list[RepairAttempt]:
+    """Returns the loop's own changes as one attempt, judged by the gates on these alone.
+
+    The checks inside the run saw the changes of others, too.
+    """
+    if shared.before is None or shared.after is None:
+        return []
+    alone = replace(ended, snapshot=shared.own)
+    return [
+        RepairAttempt(
+            ended.number,
+            shared.before.errors,
+            await _changes(alone, shared.base, work),
+            _standing(shared.before, shared.after).errors,
+            True,
+            tuple(sorted(ended.tools)),
+            passed=_passed(shared.before),
+        )
+    ]
+
+
+NOT_OWN: Final = "iteration {}: not learnt, since others changed them: {}"
+NOT_SURE: Final = (
+    "iteration {}: not learnt, since the loop or others may have changed them: {}. "
+    "--copy and --worktree keep loops apart"
+)
+
+
+def _shared_notes(state: LoopState) -> tuple[str, ...]:
+    """Returns the changes from which nothing is learnt, as notes for the report."""
+    notes: list[str] = []
+    for ended in state.done:
+        if ended.shared is not None and ended.shared.others:
+            notes.append(NOT_OWN.format(ended.number, join_names(ended.shared.others, 5)))
+        if ended.shared is not None and ended.shared.unsure:
+            notes.append(NOT_SURE.format(ended.number, join_names(ended.shared.unsure, 5)))
+    return tuple(notes)
+
+
 def _standing(before: Verdict, now: Verdict) -> Verdict:
     """Returns the verdict with the earlier findings of gates that find nothing now but did not
     pass.
@@ -340,7 +392,9 @@ async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[s
     if not snapshot:
         return {}
     batches = [record.event.actions for record in records if isinstance(record.event, Proposed)]
-    changes = [changed(action) for batch in batches for action in batch]
+    started = next((r.event for r in records if isinstance(r.event, RunStarted)), None)
+    effects = effects_of(started)
+    changes = [changed(action, effects) for batch in batches for action in batch]
     paths = dict.fromkeys([change.path for change in changes if change is not None])
     return {path: await work.text(snapshot, path) or "" for path in list(paths)[:_MOST_FILES]}
 
@@ -391,19 +445,16 @@ def _language(attempts: Sequence[RepairAttempt]) -> str:
     return max(set(named), key=lambda one: (named.count(one), one)) if named else ""
 
 
-Describe = Callable[[Pattern], Awaitable[str]]
-"""Returns a better name for a new pattern, from a model. It decides nothing."""
-
 SILENT: Final = frozenset({"aborted", "tampered"})
 """Endings that teach nothing: a user stopped the loop, or its proof is worthless."""
-_MOST_NAME: Final = 80
 _MOST_SEARCHED: Final = 4000
 
 
 class CrossLoopLearner:
     """A `Learner` over the registry of patterns.
 
-    `repository` names the project that loops work on ("": by its folder), `by` is the contributor.
+    `repository` names the project that loops work on ("": by its folder), `by` is the contributor
+    ("": the agent of the loop's runs).
     Loops whose model is `search` also get its rates, and add to them.
     """
 
@@ -413,19 +464,18 @@ class CrossLoopLearner:
         learning: Learning = Learning(),
         *,
         repository: str = "",
-        by: str = "loop",
-        describe: Describe | None = None,
+        by: str = "",
         search: SearchPolicy | None = None,
     ) -> None:
         self.registry, self.learning = registry, learning
-        self.repository, self.by, self.describe = repository, by, describe
-        self.search = search
+        self.repository, self.by, self.search = repository, by, search
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
         """Returns the lessons of earlier loops, at the start or after an iteration."""
         injection = self.injection(state)
         if state.wish.min_success_rate is not None:
-            injection = replace(injection, min_success_rate=state.wish.min_success_rate)
+            rate = {"min_success_rate": state.wish.min_success_rate}
+            injection = injection.model_copy(update=rate)
         case = replace(
             case_of(state.wish.task, failing, self.home(state)),
             failed=failed_at(state, failing),
@@ -492,24 +542,24 @@ class CrossLoopLearner:
         extraction = self.extraction(state)
         history = await history_of(loop, state, work, repository=self.home(state), by=self.by)
         automatic = extraction.enabled and extraction.auto_extract_on_completion
-        if automatic and history.succeeded and state.done and self._searches(state):
+        shared = any(ended.shared is not None for ended in state.done)
+        if automatic and history.succeeded and state.done and self._searches(state) and not shared:
             # Only the last run: its edits are the ones that passed the gates.
             await self.searched(loop, await work.records(state.done[-1].run))
-        return await self.take_in(history, KINDS if automatic else (), extraction)
+        learnt = await self.take_in(history, KINDS if automatic else (), extraction)
+        return replace(learnt, notes=(*learnt.notes, *_shared_notes(state)))
 
     def injection(self, state: LoopState) -> Injection:
         """Returns the injection settings of the loop, by its options and the general settings."""
         injection = self.learning.injection
-        return replace(
-            injection, within_project=injection.within_project or state.wish.within_project
-        )
+        within = injection.within_project or state.wish.within_project
+        return injection.model_copy(update={"within_project": within})
 
     def extraction(self, state: LoopState) -> Extraction:
         """Returns the extraction settings of the loop, by its options and the general settings."""
         extraction = self.learning.extraction
-        return replace(
-            extraction, within_project=extraction.within_project or state.wish.within_project
-        )
+        within = extraction.within_project or state.wish.within_project
+        return extraction.model_copy(update={"within_project": within})
 
     async def take_in(
         self,
@@ -521,6 +571,7 @@ class CrossLoopLearner:
         lessons.
         """
         history = history.without_comments()
+        extraction = extraction or self.learning.extraction
         # A resumed loop is counted once: its earlier counts are replaced.
         await self.registry.reopened(
             history.loop, iterations=history.iterations, solved=history.succeeded
@@ -535,17 +586,23 @@ class CrossLoopLearner:
                 iterations=history.iterations,
                 solved=history.succeeded,
                 project=history.repository,
+                # Masked like a view: the index of tasks is exported.
+                task="" if extraction.within_project else shown_value(history.task),
             )
-        discovered = await self._extracted(history, kinds, extraction or self.learning.extraction)
+        discovered = await self._extracted(history, kinds, extraction)
         estimate = await self.registry.improvement(history.loop)
+        effect = estimate.effect if estimate else Effect(1, 0)
+        bounds = effect.interval
         return Learnt(
             uses,
             tuple(
                 [Extracted(pattern.id, pattern.new, pattern.rate or 0.0) for pattern in discovered]
             ),
             estimate.baseline if estimate else None,
-            estimate.share if estimate else None,
-            estimate.n if estimate else 0,
+            improvement=None if effect.value is None else effect.value / 100,
+            interval=None if bounds is None else (bounds[0] / 100, bounds[1] / 100),
+            n=effect.held,
+            control=self.learning.injection.control_share > 0,
         )
 
     async def _attributed(self, history: LoopHistory, note: LoopNote | None) -> tuple[Used, ...]:
@@ -580,19 +637,10 @@ class CrossLoopLearner:
         self, history: LoopHistory, kinds: Collection[Kind], extraction: Extraction
     ) -> list[ExtractedPattern]:
         least = extraction.min_success_rate_threshold
-        drafts = [await self._named(draft) for draft in extract(history, kinds, least)]
+        drafts = list(extract(history, kinds, least))
         if not drafts:
             return []
-        return await self.registry.discover(history.loop, drafts, extraction, by=self.by)
-
-    async def _named(self, draft: Pattern) -> Pattern:
-        """Returns the draft with the name that a model gives it, if there is a model."""
-        if self.describe is None:
-            return draft
-        with contained():
-            words = await in_own_task(self.describe(draft))
-        name = " ".join(words.split())[:_MOST_NAME]
-        return replace(draft, name=name) if name else draft
+        return await self.registry.discover(history.loop, drafts, extraction, by=history.agent)
 
 
 def _used(pattern: str, uses: Sequence[Application]) -> Used:

@@ -33,6 +33,7 @@ from taofold.loop.gates.criteria import asked_for
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, ids, load, lost, suspended
 from taofold.loop.values import DRIVEN, ENDED, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, LoopRequest
+from taofold.loop.verdict import Settled
 from taofold.parsing.untrusted_text import join_names, one_line
 from taofold.runtime import ownership
 from taofold.runtime.inbox import environment_redactor
@@ -103,6 +104,7 @@ async def start(
     state = LoopState(wish=wish, bounds=wish.bounds, place=token_hex(4))
     # An invalid agent must fail here, not in iteration 1 after the baseline.
     _check_agent(dependencies, state)
+    opened_at = dependencies.now()
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
     asked = "" if wish.allow_edit else asked_for(wish.task)
     if asked:
@@ -116,7 +118,9 @@ async def start(
         warn("the gates run not contained (no bubblewrap): they have your rights")
     me = ownership.me()
     async with stream.driving():
-        await stream.append(loop_events.LoopStarted(wish=wish, owner=me, place=state.place))
+        await stream.append(
+            loop_events.LoopStarted(wish=wish, owner=me, place=state.place, opened_at=opened_at)
+        )
         if not force:
             await _was_room(dependencies, stream, environment)
         return await _driven(Driver(stream, dependencies, environment, me))
@@ -145,9 +149,7 @@ async def resume(
     """
     stream = await _loaded(dependencies, loop)
     state = stream.state
-    gone = lost(
-        dependencies.journal, state, await dependencies.journal.row(stream.name), dependencies.now()
-    )
+    gone = await _lost(dependencies, stream)
     await catch_up(dependencies)
     _resumable(loop, state, gone)
     bounds = bounds or state.bounds
@@ -191,14 +193,10 @@ async def pause(dependencies: LoopDependencies, loop: str, *, by: str = "local")
         UnknownRun: There is no such loop.
         Refused: No process drives it, or it is about to end.
     """
-    stream = await load(dependencies.journal, loop, now=dependencies.now)
+    stream = await _loaded(dependencies, loop)
     while True:
         state = stream.state
-        row = await dependencies.journal.row(stream.name)
-        gone = (
-            "" if suspended(state) else lost(dependencies.journal, state, row, dependencies.now())
-        )
-        why = _idle(state, gone)
+        why = _idle(state, "" if suspended(state) else await _lost(dependencies, stream))
         if why:
             raise Refused(f"loop {loop!r} {why}")
         if state.asked is not None:
@@ -226,7 +224,7 @@ async def abort(
         UnknownRun: There is no such loop.
         Refused: It has ended already, or files were changed by others since.
     """
-    stream = await load(dependencies.journal, loop, now=dependencies.now)
+    stream = await _loaded(dependencies, loop)
     state = await _give_up(stream, loop, keep=keep, by=by)
     # The fact is written, but the driver may still change the files until it reads it.
     await _let_go(dependencies, stream.name, state)
@@ -263,7 +261,7 @@ async def revert(
         UnknownRun: There is no such loop.
         Refused: It is still live, its files were restored already, or others changed them since.
     """
-    stream = await load(dependencies.journal, loop, now=dependencies.now)
+    stream = await _loaded(dependencies, loop)
     state = stream.state
     if state.status not in ENDED:
         raise Refused(f"loop {loop!r} is {state.status}: end it with `loops abort --revert`")
@@ -307,12 +305,7 @@ async def rows(dependencies: LoopDependencies) -> list[LoopRow]:
 async def row(dependencies: LoopDependencies, loop: str) -> LoopRow:
     """Returns one loop, marked as crashed if its process is gone."""
     stream = await _loaded(dependencies, loop)
-    gone = lost(
-        dependencies.journal,
-        stream.state,
-        await dependencies.journal.row(stream.name),
-        dependencies.now(),
-    )
+    gone = await _lost(dependencies, stream)
     if gone and suspended(stream.state):  # it may continue: the user who resumes it decides
         return LoopRow(loop, stream.state, "its process is there, but gives no sign of life")
     if gone:
@@ -361,9 +354,7 @@ async def edits(
             _question(loop, state, environment, {path: touched[path] for path in paths}, before)
         )
     done = await environment.settle(paths, keep=word == "keep", seconds=seconds)
-    if done.lost:
-        some = join_names(done.dropped, 5)
-        warn(f"{times(done.lost, 'test')} need not be there any more: {some}")
+    _warn_of_dropped(done, warn)
     keep = word == "keep"
     return [
         loop_events.Edited(
@@ -384,9 +375,7 @@ async def _retaken(
     if state.baseline is None:
         return []
     verdict, done = await environment.retake(seconds)
-    if done.lost:
-        some = join_names(done.dropped, 5)
-        warn(f"{times(done.lost, 'test')} need not be there any more: {some}")
+    _warn_of_dropped(done, warn)
     return [
         loop_events.BaselineRetaken(
             verdict=verdict.slim(),
@@ -398,6 +387,12 @@ async def _retaken(
     ]
 
 
+def _warn_of_dropped(done: Settled, warn: Callable[[str], None]) -> None:
+    if done.lost:
+        some = join_names(done.dropped, 5)
+        warn(f"{times(done.lost, 'test')} need not be there any more: {some}")
+
+
 async def catch_up(dependencies: LoopDependencies) -> list[str]:
     """Clears up and learns from unfinished loops; returns the ids of those learnt from.
 
@@ -407,9 +402,7 @@ async def catch_up(dependencies: LoopDependencies) -> list[str]:
     for loop in (await ids(dependencies.journal))[:RECENT]:
         # One loop that cannot be cleared must not keep others from starting.
         with suppress(TaofoldError):
-            if await _caught(
-                dependencies, await load(dependencies.journal, loop, dependencies.now)
-            ):
+            if await _caught(dependencies, await _loaded(dependencies, loop)):
                 caught.append(loop)
     return caught
 
@@ -563,6 +556,12 @@ def _leaves_room(state: LoopState, bounds: LoopLimits) -> None:
 
 async def _loaded(dependencies: LoopDependencies, loop: str) -> LoopStream:
     return await load(dependencies.journal, loop, now=dependencies.now)
+
+
+async def _lost(dependencies: LoopDependencies, stream: LoopStream) -> str:
+    """Returns why the process of the loop is gone; "" if it is not."""
+    row = await dependencies.journal.row(stream.name)
+    return lost(dependencies.journal, stream.state, row, dependencies.now())
 
 
 def _idle(state: LoopState, gone: str) -> str:

@@ -1,164 +1,28 @@
 """The report of a loop: history, gate results, lessons, and the diff. Pure.
 
-Markdown for users (`report_markdown`), JSON for machines (`report_json`), and exported files. The
-JSON has the layout of `state.json` (D20) with its debug memory: the attempts, failures, causes, and
-effects of fixes, all derived from the loop's facts. Text of models, tools and gates is in fences
-that it cannot close.
+Markdown for users (`report_markdown`) and JSON for machines (`report_json`), with the whole course
+of the loop and its debug memory. `taofold.loop.exchange` exports a loop as files. Text of models,
+tools and gates is in fences that it cannot close.
 """
 
 import re
 from collections.abc import Sequence
-from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Final
 
-from taofold.core.failing_checks import Check
 from taofold.core.text import iso, times
 from taofold.loop import events as loop_events
+from taofold.loop.debug_memory import debug_memory, results, root_cause
 from taofold.loop.gates.verdict_texts import limits, proof
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import OLD, Learnt, Used
-from taofold.loop.verdict import Verdict, percent
+from taofold.loop.verdict import percent
 from taofold.parsing.untrusted_text import join_names, one_line, readable
 from taofold.policy.redaction.views import shown_value
 
-_CATEGORY: Final = {
-    "AssertionError": "logic_error",
-    "TypeError": "edge_case_miss",
-    "AttributeError": "edge_case_miss",
-    "IndexError": "edge_case_miss",
-    "KeyError": "edge_case_miss",
-    "ZeroDivisionError": "edge_case_miss",
-    "ValueError": "incorrect_assumption",
-    "NameError": "incomplete_implementation",
-    "NotImplementedError": "incomplete_implementation",
-    "SyntaxError": "incomplete_implementation",
-    "ImportError": "integration_error",
-    "ModuleNotFoundError": "integration_error",
-    "timeout": "inefficient_planning",
-}
 _SHOWN: Final = 10
-_DIFF: Final = 600
 _WHOLE: Final = 100_000
 """The most characters of a line that names every file."""
-
-
-def debug_memory(loop: str, state: LoopState, at: dict[int, int]) -> dict[str, Any]:
-    """Returns the session in the exported layout; `at` has the end times of iterations."""
-    verdicts: list[tuple[int, Verdict, dict[str, str]]] = []
-    if state.baseline is not None:
-        verdicts.append((0, state.baseline.verdict, {}))
-    verdicts += [(iteration.number, iteration.verdict, iteration.files) for iteration in state.done]
-    fixes = {iteration.number: iteration for iteration in state.done}
-    return {
-        "session_id": loop,
-        "status": _status(state),
-        "executions": [
-            # The attempt to fix this verdict is the next iteration.
-            _execution(number, verdict, files, fixes.get(number + 1), at.get(number, 0))
-            for number, verdict, files in verdicts
-        ],
-    }
-
-
-def _status(state: LoopState) -> str:
-    if state.status == "completed":
-        return "passed"
-    if state.status in ("pending", "running", "completing"):
-        return "in_progress"
-    return "escalated" if state.status == "paused" else "failed"
-
-
-def _execution(
-    number: int,
-    verdict: Verdict,
-    files: dict[str, str],
-    fix: loop_events.IterationEnded | None,
-    at: int,
-) -> dict[str, Any]:
-    broken = verdict.errors
-    return {
-        "attempt": number,
-        "timestamp": iso(at) if at else None,
-        "code_hash": code_hash(files),
-        "test_results": results(verdict),
-        "failures": [_failure(check) for check in broken[:_SHOWN]],
-        "analysis": _analysis(broken, fix),
-        "fix_applied": None if fix is None else _fix(broken, fix),
-    }
-
-
-def code_hash(files: dict[str, str]) -> str:
-    """Returns the SHA-256 of the differences from the baseline; that of none is the baseline's."""
-    listing = "\n".join([f"{path} {digest}" for path, digest in sorted(files.items())])
-    return sha256(listing.encode("utf-8", "replace")).hexdigest()
-
-
-def results(verdict: Verdict) -> dict[str, int]:
-    """Returns counts of checks by status, and the duration of the gates."""
-    checks = [check for result in verdict.results for check in result.checks]
-    good, every = verdict.counts
-    return {
-        "total": every + sum(check.status == "skipped" for check in checks),
-        "passed": good,
-        "failed": every - good - sum(check.status == "error" for check in checks),
-        "errors": sum(check.status == "error" for check in checks),
-        "skipped": sum(check.status == "skipped" for check in checks),
-        "duration_ms": sum(result.ms for result in verdict.results),
-    }
-
-
-def place(check: Check) -> str:
-    """Returns the place of the failure as `path:line in function`."""
-    if not check.places:
-        return ""
-    last = check.places[-1]
-    where = f"{last.path}:{last.line}" if last.line else last.path
-    return f"{where} in {last.function}" if last.function else where
-
-
-def root_cause(check: Check) -> str:
-    """Returns the error and its place in one sentence."""
-    message = " ".join(check.message.split())[:200] or "no message"
-    where = place(check)
-    return f"{check.error_type or 'failure'}: {message}" + (f" (at {where})" if where else "")
-
-
-def _failure(check: Check) -> dict[str, Any]:
-    return {
-        "test": check.id,
-        "error_type": check.error_type,
-        "message": check.message[:500],
-        "location": place(check),
-        "traceback": check.traceback[:2000],
-    }
-
-
-def _analysis(
-    broken: tuple[Check, ...], fix: loop_events.IterationEnded | None
-) -> dict[str, Any] | None:
-    if not broken:
-        return None
-    first = broken[0]
-    strategy = " ".join(fix.said.split())[:300] if fix is not None else ""
-    return {
-        "root_cause": root_cause(first).ljust(20, "."),
-        "category": _CATEGORY.get(first.error_type, "other"),
-        "fix_strategy": strategy,
-        "confidence": fix.confidence if fix is not None else None,
-        "similar_past_issues": [],
-    }
-
-
-def _fix(broken: tuple[Check, ...], fix: loop_events.IterationEnded) -> dict[str, Any]:
-    left = {check.id for check in fix.verdict.errors}
-    cured = sorted(check.id for check in broken if check.id not in left)
-    return {
-        "diff_summary": join_names(fix.changed, _SHOWN) or "nothing changed",
-        "diff": fix.diff[:_DIFF],
-        "cured": cured,
-        "verification": "passed" if fix.verdict.passed and not fix.blocked else "failed",
-    }
 
 
 VERSION: Final = "1.0.0"
@@ -167,7 +31,7 @@ _BAND: Final = 2.0
 
 
 def state_json(loop: str, records: Sequence[loop_events.LoopRecord]) -> dict[str, Any]:
-    """Returns all known data of the loop, for `loops/<id>/state.json`."""
+    """Returns all known data of the loop."""
     state = fold(records)
     at = ended_at(records)
     old = {ours: word for word, ours in OLD.items()}
@@ -200,7 +64,7 @@ def state_json(loop: str, records: Sequence[loop_events.LoopRecord]) -> dict[str
             }
             for intervention in state.interventions
         ],
-        "best_output": _best(state),
+        "best_output": best_output(state),
         "debug_memory": debug_memory(loop, state, at),
         "cross_loop_learning": cross_loop(state),
     }
@@ -249,6 +113,7 @@ def cross_loop(state: LoopState) -> dict[str, Any]:
             "baseline_iterations": learnt.baseline_iterations,
             "actual_iterations": len(state.done),
             "improvement": learnt.improvement,
+            "improvement_interval_95": learnt.interval,
             "n": learnt.n,
         },
         "notes": list(learnt.notes),
@@ -295,6 +160,8 @@ def _analytics(
         "test_results": results(iteration.verdict),
         "output_snapshot_path": iteration.snapshot,
         "changed": list(iteration.changed),
+        "changed_by_others": list(iteration.shared.others) if iteration.shared else [],
+        "changed_by_unknown": list(iteration.shared.unsure) if iteration.shared else [],
         "steps": iteration.spent.steps,
         "tools": iteration.tools,
         "confidence": iteration.confidence,
@@ -314,7 +181,8 @@ def _effect(gain: float) -> str:
     return "helpful" if gain > 0 else "unhelpful" if gain < 0 else "neutral"
 
 
-def _best(state: LoopState) -> dict[str, Any] | None:
+def best_output(state: LoopState) -> dict[str, Any] | None:
+    """Returns the iteration whose files were kept, and the reason; None before the loop ended."""
     ended = state.ended
     if ended is None:
         return None
@@ -496,6 +364,8 @@ def _lessons(state: LoopState) -> str:
         f"* learnt {_code(extracted.pattern)}" + ("" if extracted.new else " (known already)")
         for extracted in learnt.extracted
     ]
+    if learnt.injected:
+        rows.append(f"* improvement: {learnt.effect_text}")
     rows += [f"* {_cell(note, 200)}" for note in learnt.notes]
     return "\n".join(["## Learning", "", *rows]) if rows else ""
 

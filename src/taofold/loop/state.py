@@ -21,7 +21,7 @@ from taofold.loop.values import (
     Level,
     LoopLimits,
     LoopRequest,
-    Spent,
+    LoopSpending,
     Status,
     check,
 )
@@ -67,7 +67,7 @@ class LoopState(Value, frozen=True):
     ended: loop_events.LoopEnded | None = None
     cleared: loop_events.Cleared | None = None
     learnt: Learnt | None = None
-    spent: Spent = Spent()
+    spent: LoopSpending = LoopSpending()
     head: int = -1
     """Number of the last fact."""
 

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from taofold.core.errors import Refused
 from taofold.core.values import Usage, Value
+from taofold.learning.metrics import Effect
 
 Status: TypeAlias = Literal[
     "pending",
@@ -100,7 +101,7 @@ class LoopRequest(Value, frozen=True):
     """True to run tests also against the product in another process."""
 
 
-class Spent(Value, frozen=True):
+class LoopSpending(Value, frozen=True):
     """The usage of a loop or an iteration. `ms` is wall clock."""
 
     usage: Usage = Usage()
@@ -109,8 +110,8 @@ class Spent(Value, frozen=True):
     tool_calls: int = 0
     ms: int = 0
 
-    def __add__(self, other: "Spent") -> "Spent":
-        return Spent(
+    def __add__(self, other: "LoopSpending") -> "LoopSpending":
+        return LoopSpending(
             self.usage + other.usage,
             self.steps + other.steps,
             self.model_calls + other.model_calls,
@@ -243,12 +244,28 @@ class Extracted(Value, frozen=True):
 class Learnt(Value, frozen=True):
     """The lessons of a finished loop, and the estimated benefit of injection.
 
-    `baseline_iterations` comes from the control share; None = too few loops, `n` is their number.
+    `baseline_iterations` is the mean of the `n` control loops, `interval` the 95 % interval of
+    `improvement`, a share; None = no control loop. `control` is False if the settings draw none.
     """
 
     injected: tuple[Used, ...] = ()
     extracted: tuple[Extracted, ...] = ()
     baseline_iterations: float | None = None
     improvement: float | None = None
+    interval: tuple[float, float] | None = None
     n: int = 0
+    control: bool = True
     notes: tuple[str, ...] = ()
+
+    @property
+    def effect(self) -> Effect:
+        """The loop against the control loops, in per cent of iterations."""
+        low, high = self.interval or (None, None)
+        if self.improvement is None or low is None or high is None:
+            return Effect(1, self.n)
+        return Effect(1, self.n, 100 * self.improvement, 100 * low, 100 * high)
+
+    @property
+    def effect_text(self) -> str:
+        """The effect with its interval and the numbers of loops."""
+        return self.effect.text("% of iterations saved", control=self.control)

@@ -35,8 +35,6 @@ class Gate(Value, frozen=True):
 
     command: str
     """As the user wrote it: arguments, or shell text if `shell`."""
-    output: str = ""
-    """Text that the output must contain; a regular expression between slashes."""
     timeout: float = 600.0
     """Seconds."""
     folder: str = "."

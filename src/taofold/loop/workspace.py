@@ -12,24 +12,24 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from filecmp import cmp
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
 import msgspec
 
 from taofold import reserved_places
 from taofold.core.errors import ConfigError, Refused, RunError
-from taofold.core.values import Value
-from taofold.loop.git import Git, repository
-from taofold.loop.snapshots import DIFF, INSTALLED, Snapshots, TreeSnapshot, shadow
 from taofold.loop.values import Left
 from taofold.parsing.untrusted_text import first_names
 from taofold.tools.containment import why_not
 from taofold.tools.jail import Jail
+from taofold.workspace.git import Git, repository
+from taofold.workspace.merging import merged_lines
+from taofold.workspace.snapshots import DIFF, INSTALLED, Snapshots, TreeSnapshot, shadow
 
 
 def remove(project: Path, top: Path, *, worktree: bool) -> None:
@@ -76,12 +76,17 @@ Mode = Literal["place", "worktree", "copy"]
 FILE: Final = "workspace.json"
 
 
-class _Kept(Value, frozen=True):
-    """The data by which a workspace is found again."""
+@dataclass(slots=True)
+class Workspace:
+    """The work root of one loop and its states. All methods block.
 
-    project: str
+    `folder` holds the record of it, by which it is found again, and its snapshots.
+    """
+
+    project: Path
+    folder: Path
+    root: Path
     mode: Mode
-    root: str
     first: TreeSnapshot
     last: TreeSnapshot
     loop_id: str = ""
@@ -97,26 +102,17 @@ class _Kept(Value, frozen=True):
     """
 
     @classmethod
-    def read(cls, folder: Path) -> "_Kept":
-        """Reads it from the folder of a loop. Raises the errors of `read_file` and the decoder."""
-        return msgspec.json.decode(reserved_places.read_file(folder / FILE), type=cls)
+    def read(cls, folder: Path) -> "Workspace":
+        """Reads the record in the folder of a loop.
 
-
-@dataclass(slots=True)
-class Workspace:
-    """The work root of one loop and its states. All methods block."""
-
-    project: Path
-    folder: Path
-    root: Path
-    mode: Mode
-    first: TreeSnapshot
-    last: TreeSnapshot
-    loop_id: str = ""
-    top: str = ""
-    whole: str = ""
-    closed: bool = False
-    repository: tuple[str, str] = ("", "")
+        Raises:
+            OSError: It cannot be read.
+            msgspec.DecodeError: It is not a record.
+        """
+        body = reserved_places.read_file(folder / FILE)
+        space = msgspec.json.decode(body, type=cls, dec_hook=lambda kind, text: kind(text))
+        space.folder = folder.resolve()
+        return space
 
     @classmethod
     def load(cls, project: Path | str, folder: Path | str) -> "Workspace":
@@ -126,27 +122,15 @@ class Workspace:
             ConfigError: There is none, or its work root is gone.
         """
         try:
-            record = _Kept.read(Path(folder))
+            space = cls.read(Path(folder))
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigError(f"there is no workspace in {str(folder)!r}: {error}") from error
         home = Path(project).resolve()
-        if record.project != str(home):
-            raise ConfigError(f"this loop belongs to {record.project!r}, not to {str(home)!r}")
-        if not record.closed and not Path(record.root).is_dir():
-            raise ConfigError(f"the work root {record.root!r} is gone")
-        return cls(
-            home,
-            Path(folder).resolve(),
-            Path(record.root),
-            record.mode,
-            record.first,
-            record.last,
-            record.loop_id,
-            record.top,
-            record.whole,
-            record.closed,
-            record.repository,
-        )
+        if space.project != home:
+            raise ConfigError(f"this loop belongs to {str(space.project)!r}, not to {str(home)!r}")
+        if not space.closed and not space.root.is_dir():
+            raise ConfigError(f"the work root {str(space.root)!r} is gone")
+        return space
 
     @property
     def git(self) -> Snapshots:
@@ -172,6 +156,20 @@ class Workspace:
     def changed(self, a: str, b: str) -> tuple[str, ...]:
         """Returns the paths that differ between two snapshots."""
         return self.git.changed(a, b)
+
+    def composed(
+        self, base: str, source: str, paths: Sequence[str], texts: Mapping[str, str]
+    ) -> str:
+        """Returns a snapshot of `base` with `paths` as in `source`, or with the given texts."""
+        store = Snapshots(self.git.store, self.git.tree, self.folder / "composed.index")
+        return store.composed(base, source, paths, texts)
+
+    def files(self, snapshot: str) -> dict[str, tuple[int, bytes] | None]:
+        """Returns mode and content of the files that differ from the first snapshot.
+
+        None = the file is gone, or is a link.
+        """
+        return self.git.files(snapshot, self.changed(self.first.id, snapshot))
 
     def diff(self, a: str, b: str, *, limit: int = DIFF) -> str:
         """Returns the unified diff between two snapshots, of at most about `limit` characters."""
@@ -281,17 +279,9 @@ class Workspace:
 
     def _merged(self, path: str, theirs: str, before: str, after: str) -> bytes | None:
         """Returns a text file with both sides' edits; None if they overlap, or it is not text."""
-        sides = [self.git.content(state, path) for state in (theirs, before, after)]
-        if any([side is None or b"\0" in side for side in sides]):
-            return None
-        with TemporaryDirectory(dir=self.folder) as folder:
-            names = [Path(folder) / name for name in ("theirs", "before", "after")]
-            for name, side in zip(names, sides, strict=True):
-                name.write_bytes(side or b"")
-            try:
-                return self.git.run("merge-file", "-p", "--quiet", *map(str, names))
-            except RunError:
-                return None
+        found = [self.git.content(state, path) for state in (theirs, before, after)]
+        sides = [side for side in found if side is not None and b"\0" not in side]
+        return merged_lines(self.git, *sides) if len(sides) == len(found) else None
 
     def abort(self, *, keep: bool = True, force: bool = False) -> tuple[str, ...]:
         """Abandons the work: keeps the files, or restores those of the start.
@@ -371,19 +361,7 @@ class Workspace:
         return "; ".join(reasons)
 
     def _save(self) -> None:
-        record = _Kept(
-            str(self.project),
-            self.mode,
-            str(self.root),
-            self.first,
-            self.last,
-            self.loop_id,
-            self.top,
-            self.whole,
-            self.closed,
-            self.repository,
-        )
-        reserved_places.write_file(self.folder / FILE, msgspec.json.encode(record))
+        reserved_places.write_file(self.folder / FILE, msgspec.json.encode(self, enc_hook=str))
 
 
 def open_workspace(
@@ -455,7 +433,7 @@ def share(project: Path, folder: Path) -> None:
     for other in folder.parent.iterdir():
         # A folder that is being removed, or was written by another release, is skipped.
         with suppress(OSError, ConfigError, msgspec.DecodeError):
-            if other != folder and _Kept.read(other).project == str(project):
+            if other != folder and Workspace.read(other).project == project:
                 found.append(((other / FILE).stat().st_mtime, other))
     if found:
         _link_files(max(found)[1], folder)
@@ -519,7 +497,7 @@ def leftovers(folder: Path, loop_id: str) -> tuple[str, ...]:
     found: list[str] = []
     for other in sorted(folder.parent.glob(f"{loop_id}*")):
         with suppress(OSError, msgspec.DecodeError):
-            kept = _Kept.read(other)
+            kept = Workspace.read(other)
             if other != folder and kept.loop_id == loop_id:
                 found.append(str(other))
     return tuple(found)
@@ -549,8 +527,8 @@ def kept_folders(project: Path | str, home: Path | str) -> tuple[KeptFolder, ...
     found: list[KeptFolder] = []
     for path in sorted(above.iterdir()) if above.is_dir() else ():
         with suppress(OSError, ConfigError, msgspec.DecodeError):
-            kept = _Kept.read(path)
-            if kept.project == str(root):
+            kept = Workspace.read(path)
+            if kept.project == root:
                 work = kept.mode != "place" and (path / "work").is_dir()
                 found.append(KeptFolder(path, kept.loop_id, _size(path), kept.mode, work))
     return tuple(found)

@@ -8,6 +8,7 @@ piece therefore holds its blocks and the border to the role before it.
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -25,10 +26,10 @@ from taofold.core.content import (
     ToolResult,
     parts_of,
 )
-from taofold.core.errors import ConfigError, ModelError
+from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object
 from taofold.core.reply import finish_of
-from taofold.core.values import Effort, Message, Reply, Usage
+from taofold.core.values import SEARCH, Effort, Message, Reply, Usage
 from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.decoding import arguments_text, spelling_of
 from taofold.models.encoding import (
@@ -55,13 +56,21 @@ from taofold.models.remote import (
     ModelTurn,
     RemoteModel,
     cache_mark,
+    check_choice,
     connection,
     effort_at_most,
     endpoint,
     key_for,
-    refuse_unknown,
 )
-from taofold.models.replies import EventReader, ReplyContext, count_of, decode, reported_error
+from taofold.models.replies import (
+    EventReader,
+    ReplyContext,
+    count_of,
+    decode,
+    objects,
+    reported_error,
+)
+from taofold.models.tool_search import decoded, originals
 from taofold.models.transport import same_server
 from taofold.models.wire_names import ANTHROPIC_ID, ANTHROPIC_TOOLS, WireTools
 from taofold.models.wire_schema import ANTHROPIC_FORM
@@ -85,6 +94,10 @@ _BUDGETS: Final[Mapping[Effort, int]] = {
 """Thinking tokens for models that take a budget instead of a level."""
 _BLOCK_LIMIT: Final = 32 << 20
 """Maximum bytes of a request."""
+_SEARCH: Final = "tool_search_tool_bm25"
+_SEARCH_TOOL: Final = {"type": f"{_SEARCH}_20251119", "name": _SEARCH}
+"""Anthropic's search of deferred tools by words."""
+_SEARCH_RESULT: Final = "tool_search_tool_result"
 
 
 class MessagesModel(RemoteModel):
@@ -97,6 +110,7 @@ class MessagesModel(RemoteModel):
     wire = "messages"
     tool_rules = ANTHROPIC_TOOLS
     form_rules = ANTHROPIC_FORM
+    searches_tools = True
 
     def __init__(
         self,
@@ -113,13 +127,18 @@ class MessagesModel(RemoteModel):
         self._shapes = self.profile.json_schema
 
     def _version(self) -> Any:
-        return self._shapes
+        return self._shapes, self._refuses_search
 
     async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
-        """Sends the request. If a schema is refused, retries without it and remembers that."""
+        """Sends the request. If a schema or the search of tools is refused, retries without it.
+
+        The model remembers that.
+        """
         try:
             return await super()._ask(request, speaker)
         except ModelError as error:
+            if self._is_without_search(request, error):
+                return await self._ask(request, speaker)
             # Other servers with this format may not support `output_config.format`. Anthropic's
             # does.
             shaped = self._shapes and request.schema is not None
@@ -159,7 +178,7 @@ class MessagesModel(RemoteModel):
                 "service_tier": settings.service_tier,
                 "stream": turn.streaming,
                 "cache_control": self._whole_cache and self._cache_mark(turn),
-                "tools": [_tool(tool) for tool in turn.wire.tools],
+                "tools": _tools(turn),
                 # Current models refuse forced calls. The offer stays, and calling can be disabled.
                 "tool_choice": turn.wire.tools and turn.request.allowed == () and {"type": "none"},
             }
@@ -252,7 +271,7 @@ class MessagesModel(RemoteModel):
         if message.role == "tool":
             answers = follows_its_call(conversation, index)
             blocks = (
-                [self._result(result) for result in message.results]
+                [self._result(result, wire) for result in message.results]
                 if answers
                 else self._visible_content(message.content)
             )
@@ -277,8 +296,12 @@ class MessagesModel(RemoteModel):
     def _model_turn(self, conversation: Conversation, index: int, wire: WireTools) -> list[Any]:
         """Returns the model's blocks in their original order."""
         blocks: list[Any] = []
-        for part in parts_of(content_for(conversation, index, self.issuer)):
+        parts = parts_of(content_for(conversation, index, self.issuer))
+        searches, _ = _searches(parts, wire)
+        for part in parts:
             match part:
+                case OpaquePart() if searches and decoded(part).get(_ids(part)) in searches:
+                    pass
                 case OpaquePart():
                     # Byte for byte, because it is signed.
                     blocks.append(raw(part.data))
@@ -303,9 +326,22 @@ class MessagesModel(RemoteModel):
         # The API refuses empty blocks, and without the message its neighbours would merge.
         return blocks or [{"type": "text", "text": "(empty)"}]
 
-    def _result(self, result: ToolResult) -> dict[str, Any]:
+    def _named(self, conversation: Conversation, wire: WireTools) -> tuple[set[str], set[str]]:
+        named: set[str] = set()
+        for index, message in enumerate(conversation):
+            if message.role == "assistant":
+                parts = parts_of(content_for(conversation, index, self.issuer))
+                named |= _searches(parts, wire)[1]
+            elif message.role == "tool" and follows_its_call(conversation, index):
+                named |= {name for result in message.results for name in result.found}
+        return named & wire.deferred, set()
+
+    def _result(self, result: ToolResult, wire: WireTools) -> dict[str, Any]:
         content: Any = result.content
-        if not isinstance(content, str):
+        references = [wire.names[name] for name in result.found if name in wire.deferred]
+        if references:
+            content = [{"type": "tool_reference", "tool_name": name} for name in references]
+        elif not isinstance(content, str):
             content = self._visible_content(content)
         block: dict[str, Any] = {
             "type": "tool_result",
@@ -344,6 +380,66 @@ def _with_cache_mark(body: list[bytes], cache: dict[str, str]) -> list[bytes]:
     last = max([at for at, piece in enumerate(body[:-1]) if piece])
     mark = b',"cache_control":' + encode(cache) + b"}"
     return [*body[:last], body[last][:-1] + mark, *body[last + 1 :]]
+
+
+def _tools(turn: ModelTurn) -> list[dict[str, Any]]:
+    """Returns the tools, with the provider's search and the tools that it finds."""
+    wire = turn.wire
+    if not wire.search:
+        return [_tool(tool) for tool in wire.tools]
+    deferred = {wire.names[name] for name in wire.deferred}
+    later = {wire.names[name] for name in wire.deferred.difference(turn.loaded)}
+    own = wire.names.get(SEARCH)
+    hosted = wire.search == "provider"
+    first = [
+        _tool(tool)
+        for tool in wire.tools
+        if tool.name not in deferred and not (hosted and tool.name == own)
+    ]
+    return [
+        *first,
+        *([_SEARCH_TOOL] if hosted and later else []),
+        *[
+            _tool(tool) | ({"defer_loading": True} if tool.name in later else {})
+            for tool in wire.tools
+            if tool.name in deferred
+        ],
+    ]
+
+
+def _ids(part: OpaquePart) -> str:
+    """Returns the key of a search's id in its block."""
+    return "tool_use_id" if part.kind == _SEARCH_RESULT else "id"
+
+
+def _searches(parts: Sequence[Part], wire: WireTools) -> tuple[set[object], set[str]]:
+    """Returns the ids of searches of tools that cannot be sent, and the tools that the others name.
+
+    The API refuses a search that it is not offered, and references to tools that are not sent.
+    """
+    unsent: set[object] = set()
+    named: set[str] = set()
+    for part in parts:
+        if not isinstance(part, OpaquePart) or part.kind not in ("server_tool_use", _SEARCH_RESULT):
+            continue
+        block = decoded(part)
+        if part.kind == _SEARCH_RESULT:
+            tools = originals(wire, _references(block))
+            if tools is None or wire.search != "provider":
+                unsent.add(block.get("tool_use_id"))
+            else:
+                named |= tools
+        elif str(block.get("name")).startswith("tool_search_tool") and wire.search != "provider":
+            unsent.add(block.get("id"))
+    unsent.discard(None)
+    return unsent, named
+
+
+def _references(block: Mapping[str, Any]) -> list[str]:
+    """Returns the names of tools in a result of the provider's search."""
+    content = block.get("content")
+    found = content.get("tool_references") if is_object(content) else None
+    return [str(each.get("tool_name")) for each in objects(found)]
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -409,9 +505,7 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> MessagesModel:
     Raises:
         ConfigError: The key is missing, or an option is unknown.
     """
-    refuse_unknown(**options)
-    if not model:
-        raise ConfigError("write anthropic:MODEL, the model is missing")
+    check_choice("anthropic", model, options)
     base, api_key = options.get("base_url"), options.get("api_key")
     url = (base or os.environ.get("ANTHROPIC_BASE_URL") or _URL).rstrip("/")
     url = url if url.endswith("/v1") else f"{url}/v1"
@@ -420,6 +514,8 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> MessagesModel:
     key = "" if elsewhere and not api_key else key_for("anthropic", _KEY, api_key)
     headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
     rules = rules_for("anthropic", model)
+    if not same_server(url, _URL):
+        rules = replace(rules, tool_search=False)
     connected = connection(
         "anthropic",
         model,
@@ -429,24 +525,6 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> MessagesModel:
         rules=rules,
     )
     return MessagesModel(connected, rules, whole_cache=rules.vendor == "anthropic")
-
-
-class _Details(msgspec.Struct):
-    thinking_tokens: int | None = None
-
-
-class _Written(msgspec.Struct):
-    ephemeral_1h_input_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_creation: _Written | None = None
-    output_tokens_details: _Details | None = None
-    service_tier: str | None = None
 
 
 class _Delta(msgspec.Struct):
@@ -465,7 +543,7 @@ class _Answer(msgspec.Struct):
     content: list[dict[str, Any]] | None = None
     stop_reason: str | None = None
     stop_details: Any = None
-    usage: _Usage | None = None
+    usage: dict[str, Any] | None = None
     message: "_Answer | None" = None
     content_block: dict[str, Any] | None = None
     delta: _Delta | None = None
@@ -515,8 +593,10 @@ class _Growing:
             case _:
                 whole = self.block
                 if self.json:
-                    sent = "".join(self.json).encode("utf-8", "surrogatepass")
-                    whole = {**whole, "input": decode(frame, _ANY, sent)}
+                    try:
+                        whole = {**whole, "input": _ANY.decode("".join(self.json))}
+                    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+                        raise frame.unreadable(f"the input of a {kind} block: {error}") from None
                 return [OpaquePart(encode(whole).decode(), kind)]
 
     def _thought(self) -> list[Part]:
@@ -535,7 +615,7 @@ class MessagesReader(EventReader):
     def __init__(self, frame: ReplyContext) -> None:
         super().__init__(frame)
         self._blocks: dict[int, _Growing] = {}
-        self._usage = _Usage()
+        self._usage: dict[str, Any] = {}
         self._finish: str | None = None
         self._notes: list[str] = []
 
@@ -601,18 +681,20 @@ class MessagesReader(EventReader):
         if is_object(details) and details.get("explanation"):
             self._notes.append(f"refused: {details['explanation']}")
 
-    def _count(self, usage: _Usage | None) -> None:
+    def _count(self, usage: dict[str, Any] | None) -> None:
         # Counts are running totals, so later events replace earlier ones.
-        for name in _Usage.__struct_fields__:
-            value = getattr(usage, name, None)
-            if value is not None:
-                setattr(self._usage, name, value)
+        self._usage |= {name: value for name, value in (usage or {}).items() if value is not None}
 
     def _reply(self) -> Reply:
         parts: list[Part] = []
+        found: list[str] = []
         for index, block in sorted(self._blocks.items()):
             parts += block.parts(self._frame, index)
-        return self._frame.reply(parts, self._total(), finish_of(self._finish), self._notes)
+            if block.block.get("type") == _SEARCH_RESULT:
+                found += _references(block.block)
+        tools = self._frame.tools(found)
+        finish = finish_of(self._finish)
+        return self._frame.reply(parts, self._total(), finish, self._notes, tools)
 
     def _total(self) -> Usage:
         used = self._usage
@@ -625,6 +707,6 @@ class MessagesReader(EventReader):
             read,
             written,
             count_of(used, "output_tokens_details", "thinking_tokens"),
-            used.service_tier or "",
+            spelling_of(used.get("service_tier")),
             count_of(used, "cache_creation", "ephemeral_1h_input_tokens"),
         )

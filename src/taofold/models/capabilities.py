@@ -41,12 +41,12 @@ class Abilities:
         signed: Its calls carry signatures that must come back.
         bound: Its reasoning is bound to every byte before it.
         media_results: Accepts media in a tool's result.
+        tool_search: Its provider searches deferred tools.
         source: Source of these facts.
     """
 
     vendor: str = ""
     window: int = 0
-    max_output: int = 0
     tools: bool = True
     schema: bool = True
     inputs: tuple[str, ...] | None = None
@@ -60,6 +60,7 @@ class Abilities:
     signed: bool = False
     bound: bool = False
     media_results: bool = False
+    tool_search: bool = False
     source: str = f"rules of {AS_OF}"
 
     def profile(self, window: int = 0) -> Profile:
@@ -75,6 +76,7 @@ class Abilities:
             inputs=self.inputs,
             thinking=self.thinking,
             prefix_bound=self.bound,
+            tool_search=self.tool_search,
         )
 
 
@@ -116,7 +118,7 @@ def claude(model: str) -> Abilities:
         "mythos",
         (5, 1),
     )
-    return replace(_CLAUDE_NEWEST, bound=bound)
+    return replace(_CLAUDE_NEWEST, bound=bound, tool_search=line in _ALWAYS_THINK)
 
 
 def reads_thinking(reader: str, maker: str) -> bool:
@@ -142,7 +144,6 @@ def _claude_version(model: str) -> tuple[str, Version]:
 _CLAUDE_NEWEST: Final = Abilities(
     "anthropic",
     window=200_000,
-    max_output=128_000,
     inputs=_IMAGES,
     thinking="always",
     efforts=_LOW_TO_MAX,
@@ -153,7 +154,9 @@ _CLAUDE_NEWEST: Final = Abilities(
 
 
 def _numbered_claude(line: str, version: Version) -> Abilities:
-    newest = _CLAUDE_NEWEST
+    # Anthropic, guide "Tool search": Opus and Sonnet from 4.5 on.
+    searches = line in ("opus", "sonnet") and version >= (4, 5)
+    newest = replace(_CLAUDE_NEWEST, tool_search=searches)
     # From here on each step removes what the next older version lacks.
     if version >= (5, 5):
         if line == "haiku" and version == (5, 5):
@@ -171,17 +174,16 @@ def _numbered_claude(line: str, version: Version) -> Abilities:
     rules = replace(rules, one_sampling=version >= (4, 1))
     if version >= (4, 6):
         return replace(rules, efforts=("low", "medium", "high", "max"), sampling="yes")
-    rules = replace(rules, sampling="not_thinking", budget=True, max_output=32_000)
+    rules = replace(rules, sampling="not_thinking", budget=True)
     if version >= (4, 5):
         effort = _LOW_TO_HIGH if line == "opus" else ()
-        return replace(rules, efforts=effort, max_output=64_000)
+        return replace(rules, efforts=effort)
     thinks = version >= (3, 7)
     return replace(
         rules,
         schema=version >= (4, 1),
         efforts=(),
         thinking="opt_in" if thinks else "off",
-        max_output=32_000 if version >= (4, 0) else 8_192,
     )
 
 
@@ -202,7 +204,6 @@ def gpt(model: str) -> Abilities:
         return replace(
             _GPT_NEWEST,
             window=200_000,
-            max_output=100_000,
             inputs=inputs,
             bound=False,
             efforts=_LOW_TO_HIGH,
@@ -222,7 +223,6 @@ def gpt(model: str) -> Abilities:
 _GPT_NEWEST: Final = Abilities(
     "openai",
     window=400_000,
-    max_output=128_000,
     inputs=_IMAGES,
     thinking="always",
     efforts=_LOW_TO_MAX,
@@ -242,7 +242,10 @@ def _thinking_gpt(version: Version, rest: str) -> Abilities:
         efforts = ("low", "medium", "high", "xhigh")
     elif version < (5, 1):
         efforts = ("minimal", "low", "medium", "high")
-    rules = replace(_GPT_NEWEST, efforts=efforts, bound=version >= (6, 0))
+    # OpenAI, guide "Tool search": "Only gpt-5.4 and later models support tool_search".
+    rules = replace(
+        _GPT_NEWEST, efforts=efforts, bound=version >= (6, 0), tool_search=version >= (5, 4)
+    )
     if never_off or version < (5, 1):
         return rules
     thinking: Thinking = "default" if version >= (5, 5) else "opt_in"
@@ -256,17 +259,17 @@ def _thinking_gpt(version: Version, rest: str) -> Abilities:
 
 
 def _old_gpt(version: Version, rest: str) -> Abilities:
-    rules = Abilities("openai", 128_000, 16_384, inputs=_IMAGES, media_results=True)
+    rules = Abilities("openai", 128_000, inputs=_IMAGES, media_results=True)
     if version >= (5, 0):
         return rules
     if version >= (4, 1):
-        return replace(rules, window=1_047_576, max_output=32_768)
+        return replace(rules, window=1_047_576)
     if rest.startswith("o"):
         return replace(rules, inputs=("audio",)) if "audio" in rest else rules
     if version >= (4, 0):
         window = 128_000 if "turbo" in rest else 8_192
-        return replace(rules, window=window, max_output=4_096, schema=False)
-    return replace(rules, window=16_385, max_output=4_096, schema=False, inputs=())
+        return replace(rules, window=window, schema=False)
+    return replace(rules, window=16_385, schema=False, inputs=())
 
 
 _GEMINI: Final = re.compile(r"gemini-(?P<major>\d{1,2})(?:\.(?P<minor>\d+))?(?:-(?P<rest>.*))?$")
@@ -290,13 +293,12 @@ def gemini(model: str) -> Abilities:
     if version >= (2, 5):
         off = "" if "pro" in rest else "0"
         return replace(rules, thinking="default", budget=True, off=off)
-    return replace(rules, thinking="off", max_output=8_192)
+    return replace(rules, thinking="off")
 
 
 _GEMINI_NEWEST: Final = Abilities(
     "google",
     window=1_000_000,
-    max_output=65_536,
     inputs=_ALL_MEDIA,
     thinking="always",
     efforts=_LOW_TO_HIGH,

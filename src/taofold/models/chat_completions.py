@@ -49,7 +49,14 @@ from taofold.models.encoding import (
     text_or_blocks,
 )
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
-from taofold.models.replies import EventReader, ReplyContext, count_of, decode, reported_error
+from taofold.models.replies import (
+    EventReader,
+    ReplyContext,
+    amount_of,
+    count_of,
+    decode,
+    reported_error,
+)
 from taofold.models.wire_names import (
     ANTHROPIC_TOOLS,
     ANY_ID,
@@ -100,31 +107,9 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _CostDetails(msgspec.Struct):
-    upstream_inference_cost: float | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
-    prompt_cache_hit_tokens: int | None = None
-    total_tokens: int | None = None
-    cost: float | None = None
-    is_byok: bool | None = None
-    cost_details: _CostDetails | None = None
-
-
 class _Answer(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: dict[str, Any] | None = None
     service_tier: str | None = None
     error: Any = None
 
@@ -216,7 +201,7 @@ class ChatReader(EventReader):
         self._details: list[_Detail] = []
         self._refusal: list[str] = []
         self._calls: dict[int, _Growing] = {}
-        self._usage: _Usage | None = None
+        self._usage: dict[str, Any] | None = None
         self._in_messages = False
         self._tier = ""
         self._finish: str | None = None
@@ -358,15 +343,15 @@ class ChatReader(EventReader):
         unit and the meaning are not documented, so the field counts only if it is higher than the
         table's price.
         """
-        usage, known = self._usage, reply.usage.usd
-        charged = (usage and usage.cost) or 0.0
-        if usage and usage.is_byok and usage.cost_details:
+        usage, known = self._usage or {}, reply.usage.usd
+        charged, own_key = amount_of(usage, "cost"), usage.get("is_byok") is True
+        if own_key:
             # With the user's own provider key, OpenRouter's `cost` is only its fee.
-            paid = usage.cost_details.upstream_inference_cost or 0.0
+            paid = amount_of(usage, "cost_details", "upstream_inference_cost")
             charged = max(charged, 0.0) + max(paid, 0.0)
         if self._frame.has_own_price or not 0 < charged < _MOST_USD:
             return reply
-        if known is not None and (not self._bills or (usage and usage.is_byok)):
+        if known is not None and (not self._bills or own_key):
             charged = max(charged, known)
         return replace(reply, usage=msgspec.structs.replace(reply.usage, usd=charged))
 

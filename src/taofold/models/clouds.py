@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC
 from importlib import import_module
 from typing import Any, Final
@@ -29,9 +30,9 @@ from taofold.models.remote import (
     ModelOptions,
     ModelTurn,
     RemoteModel,
+    check_choice,
     connection,
     endpoint,
-    refuse_unknown,
 )
 from taofold.models.replies import ReplyContext, decode
 from taofold.models.transport import Body, whole
@@ -80,9 +81,7 @@ def azure(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     The address is AZURE_OPENAI_ENDPOINT (`https://NAME.openai.azure.com`), the key
     AZURE_OPENAI_API_KEY. Without a key the machine's Entra identity is used.
     """
-    refuse_unknown(**options)
-    if not model:
-        raise ConfigError("write azure:DEPLOYMENT, the deployment is missing")
+    check_choice("azure", model, options, "deployment")
     base = options.get("base_url") or os.environ.get("AZURE_OPENAI_ENDPOINT") or ""
     if not base:
         raise ConfigError("set AZURE_OPENAI_ENDPOINT (https://NAME.openai.azure.com) or base_url=")
@@ -171,6 +170,10 @@ class _EventStream:
         """Ends the stream and returns the reply."""
         return self._inner.close()
 
+    def charge(self, error: BaseException) -> None:
+        """Reports the consumption of this attempt, which `error` ended without a reply."""
+        self._inner.charge(error)
+
 
 def bedrock(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     """Connects to Claude on Amazon Bedrock, by its id there (`us.anthropic.claude-opus-5-5-v1`).
@@ -178,7 +181,7 @@ def bedrock(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     The region is AWS_REGION, the key AWS_BEARER_TOKEN_BEDROCK. Without a key the machine's AWS
     identity signs each request.
     """
-    refuse_unknown(**options)
+    check_choice("bedrock", model, options)
     if "claude" not in model:
         raise ConfigError("bedrock: serves Claude here; write its id, as the console shows it")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
@@ -190,7 +193,7 @@ def bedrock(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     key = api_key or ("" if base else os.environ.get("AWS_BEARER_TOKEN_BEDROCK", ""))
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     sign = None if key else _sigv4(region)
-    rules = rules_for("bedrock", model)
+    rules = replace(rules_for("bedrock", model), tool_search=False)
     # The client sends colons unescaped, so the signature must cover them unescaped.
     at = endpoint(f"{url}/model/{quote(model, safe=':')}", headers, key, options, sign)
     connected = connection(
@@ -235,9 +238,7 @@ def vertex(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     The project is GOOGLE_CLOUD_PROJECT, the location GOOGLE_CLOUD_LOCATION (default "global").
     `api_key` may be an access token.
     """
-    refuse_unknown(**options)
-    if not model:
-        raise ConfigError("write vertex:MODEL, the model is missing")
+    check_choice("vertex", model, options)
     location = os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
     project = os.environ.get("GOOGLE_CLOUD_PROJECT") or ""
     base, key = options.get("base_url"), options.get("api_key") or ""
@@ -254,7 +255,8 @@ def vertex(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     sign: Sign | None = None if key else Bearer(_google())
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     at = endpoint(url, headers, key, options, sign)
-    rules = rules_for("vertex-anthropic" if whose == "anthropic" else "vertex", model)
+    provider = "vertex-anthropic" if whose == "anthropic" else "vertex"
+    rules = replace(rules_for(provider, model), tool_search=False)
     connected = connection(
         "vertex", model, at, options, server=url, rules=rules, host=f"vertex:{location}"
     )

@@ -87,6 +87,10 @@ class ReplyReader(Protocol):
         """Reads an answer that was not streamed."""
         ...
 
+    def charge(self, error: BaseException) -> None:
+        """Reports the consumption of this attempt, which `error` ended without a reply."""
+        ...
+
 
 Sign: TypeAlias = Callable[[str, Body], Awaitable[Mapping[str, str]]]
 """Takes URL and body, returns headers."""
@@ -197,6 +201,26 @@ class Endpoint:
             speaker.rewind()
         headers = await self._signed(url, body)
         try:
+            reply = await self._read(url, headers, body, reader, transport, streaming=streaming)
+        except BaseException as error:
+            # Also a cancelled task: the provider bills what it was asked.
+            reader.charge(error)
+            raise
+        if self.limiter.busy:
+            self.limiter.accept()
+        return reply
+
+    async def _read(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: Body,
+        reader: ReplyReader,
+        transport: Transport,
+        *,
+        streaming: bool,
+    ) -> Reply:
+        try:
             answer = await transport.post(
                 url, headers, body, self._bounds, reader.feed if streaming else None
             )
@@ -207,10 +231,7 @@ class Endpoint:
             return reader.close()
         if answer.status != 200:
             raise failure(answer, url, self.secret)
-        reply = _read(reader, answer.body, streaming=streaming)
-        if self.limiter.busy:
-            self.limiter.accept()
-        return reply
+        return _read(reader, answer.body, streaming=streaming)
 
 
 def _read(reader: ReplyReader, body: bytes, *, streaming: bool) -> Reply:

@@ -23,7 +23,7 @@ from taofold.core.content import (
     ToolCall,
     parts_of,
 )
-from taofold.core.errors import ConfigError, ModelError
+from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object
 from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.capabilities import Abilities, rules_for
@@ -55,11 +55,11 @@ from taofold.models.remote import (
     ModelOptions,
     ModelTurn,
     RemoteModel,
+    check_choice,
     connection,
     effort_at_most,
     endpoint,
     key_for,
-    refuse_unknown,
 )
 from taofold.models.replies import EventReader, ReplyContext, count_of, decode, reported_error
 from taofold.models.transport import same_server
@@ -333,9 +333,7 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> GeminiModel:
     Raises:
         ConfigError: The key or the model is missing, or an option is unknown.
     """
-    refuse_unknown(**options)
-    if not model:
-        raise ConfigError("write gemini:MODEL, the model is missing")
+    check_choice("gemini", model, options)
     base, api_key = options.get("base_url"), options.get("api_key")
     url = (base or os.environ.get("GEMINI_BASE_URL") or _URL).rstrip("/")
     url = url if url.rpartition("/")[2].startswith("v1") else f"{url}/v1beta"
@@ -361,19 +359,10 @@ class _Feedback(msgspec.Struct):
     blockReason: str | None = None  # noqa: N815
 
 
-class _Usage(msgspec.Struct):
-    promptTokenCount: int | None = None  # noqa: N815
-    candidatesTokenCount: int | None = None  # noqa: N815
-    thoughtsTokenCount: int | None = None  # noqa: N815
-    cachedContentTokenCount: int | None = None  # noqa: N815
-    toolUsePromptTokenCount: int | None = None  # noqa: N815
-    totalTokenCount: int | None = None  # noqa: N815
-
-
 class _Answer(msgspec.Struct):
     candidates: list[_Candidate] | None = None
     promptFeedback: _Feedback | None = None  # noqa: N815
-    usageMetadata: _Usage | None = None  # noqa: N815
+    usageMetadata: dict[str, Any] | None = None  # noqa: N815
     error: Any = None
 
 
@@ -388,7 +377,7 @@ class GeminiReader(EventReader):
         self._parts: list[Part] = []
         self._more: list[str] = []
         """Further pieces of the last part."""
-        self._usage: _Usage | None = None
+        self._usage: dict[str, Any] | None = None
         self._finish: str | None = None
         self._notes: list[str] = []
 

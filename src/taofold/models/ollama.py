@@ -16,10 +16,10 @@ import msgspec
 from typing_extensions import Unpack
 
 from taofold.core.content import Conversation, MediaPart, Part, TextPart, ThinkingPart, parts_of
-from taofold.core.errors import ConfigError, ModelError
+from taofold.core.errors import ModelError
 from taofold.core.json_values import at_pointer, is_object
 from taofold.core.reply import finish_of
-from taofold.core.values import JSON, Effort, Profile, Reply
+from taofold.core.values import JSON, Effort, Profile, Reply, Usage
 from taofold.models.capabilities import UNKNOWN, Abilities, rules_for
 from taofold.models.decoding import arguments_text
 from taofold.models.encoding import (
@@ -45,10 +45,10 @@ from taofold.models.remote import (
     ModelOptions,
     ModelTurn,
     RemoteModel,
+    check_choice,
     connection,
     effort_at_most,
     endpoint,
-    refuse_unknown,
 )
 from taofold.models.replies import LineDecoder, ReplyContext, decode, reported_error
 from taofold.models.wire_names import WireTools
@@ -130,6 +130,11 @@ class OllamaReader:
             frame.usage(last.prompt_eval_count or 0, last.eval_count or 0, 0),
             finish_of(last.done_reason or "stop"),
         )
+
+    def charge(self, error: BaseException) -> None:
+        """Reports the consumption of this attempt, which `error` ended without a reply."""
+        parts = (TextPart("".join(self._text)), ThinkingPart("".join(self._thinking)))
+        self._frame.charge(error, lambda: self._frame.reply(parts, Usage(), "").usage)
 
     def _line(self, line: bytes) -> None:
         if not line.strip():
@@ -322,9 +327,7 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> OllamaModel:
     Raises:
         ConfigError: The name is missing, or an option is unknown.
     """
-    refuse_unknown(**options)
-    if not model:
-        raise ConfigError("write ollama:MODEL, the model is missing")
+    check_choice("ollama", model, options)
     url = address(options.get("base_url"))
     key = options.get("api_key") or ""
     headers = {"Authorization": f"Bearer {key}"} if key else {}

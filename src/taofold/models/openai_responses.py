@@ -11,6 +11,7 @@ permanently when the server has no such path.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -31,7 +32,8 @@ from taofold.core.content import (
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.reply import finish_of
-from taofold.core.values import JSON, Message, Reply, Usage
+from taofold.core.text import excerpt
+from taofold.core.values import JSON, SEARCH, Message, Reply, Usage
 from taofold.models.capabilities import Abilities
 from taofold.models.chat_completions import ChatModel, is_strict
 from taofold.models.decoding import arguments_text, spelling_of
@@ -60,7 +62,8 @@ from taofold.models.replies import (
     objects,
     reported_error,
 )
-from taofold.models.wire_names import OPENAI_TOOLS, RESPONSES_ID, WireTools
+from taofold.models.tool_search import decoded, searched_tools
+from taofold.models.wire_names import OPENAI_TOOLS, RESPONSES_ID, WireTools, wire_name
 from taofold.models.wire_schema import OPENAI_FORM, AnswerForm
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
@@ -74,6 +77,9 @@ _DROPPABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "top_p": ("top_p",),
 }
 """Optional fields that a server may refuse, and the words that identify them in an error."""
+_SEARCH_OUTPUT: Final = "tool_search_output"
+_SEARCH_ITEMS: Final = ("tool_search_call", _SEARCH_OUTPUT)
+"""Items of OpenAI's search of deferred tools."""
 _KEYWORDS: Final = frozenset(
     {
         *("type", "properties", "required", "additionalProperties", "items", "enum", "const"),
@@ -89,6 +95,7 @@ class ResponsesModel(RemoteModel):
     wire = "responses"
     tool_rules = OPENAI_TOOLS
     form_rules = OPENAI_FORM
+    searches_tools = True
 
     def __init__(self, connection: Connection, rules: Abilities) -> None:
         super().__init__(connection)
@@ -96,7 +103,7 @@ class ResponsesModel(RemoteModel):
         self._without = frozenset[str]()
 
     def _version(self) -> Any:
-        return self._without
+        return self._without, self._refuses_search
 
     async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
         """Sends the request, and omits fields that this account or server refuses."""
@@ -105,6 +112,8 @@ class ResponsesModel(RemoteModel):
             try:
                 return await super()._ask(request, speaker)
             except ModelError as error:
+                if self._is_without_search(request, error):
+                    continue
                 reason = str(error).lower()
                 # The error names the field. Only fields not yet omitted are tried, so the loop
                 # ends.
@@ -133,7 +142,7 @@ class ResponsesModel(RemoteModel):
                 "service_tier": settings.service_tier,
                 "prompt_cache_key": _cache_key(turn),
                 "text": None if turn.form is None else {"format": _format(turn.form)},
-                "tools": [_tool(tool) for tool in turn.wire.tools],
+                "tools": _tools(turn),
                 "tool_choice": turn.wire.tools and _choice(turn),
             }
         )
@@ -161,7 +170,7 @@ class ResponsesModel(RemoteModel):
         opening = "\n\n".join(system_texts(conversation))
         head = b"," + encode({"instructions": opening})[1:-1] if opening else b""
         missing = [
-            b"," + encode(_output(call.id, NO_RESULT))
+            b"," + encode(_missing_output(call, turn.wire))
             for call in (pending(conversation, len(conversation)) if native else ())
         ]
         return [head + b',"input":[', *written, *missing, b"]}"]
@@ -169,13 +178,50 @@ class ResponsesModel(RemoteModel):
     def _reader(self, frame: ReplyContext) -> ReplyReader:
         return ResponsesReader(frame)
 
+    def _searchable(self, request: Request) -> WireTools:
+        # A search of ours sends found tools only, so that no maximum applies to the deferred ones.
+        wire = searched_tools(request, replace(self.tool_rules, most=0))
+        fits = len(wire.tools) <= self.tool_rules.most
+        return wire if fits else wire.searched("local", wire.deferred)
+
+    def _named(self, conversation: Conversation, wire: WireTools) -> tuple[set[str], set[str]]:
+        named: set[str] = set()
+        bare: set[str] = set()
+        for index, message in enumerate(conversation):
+            if message.role == "assistant":
+                parts = self._parts(conversation, index, wire)
+                named |= _loaded_by(parts, wire)
+                bare |= {call.name for call in _calls(parts) if not call.opaque}
+            elif wire.search == "local" and follows_its_call(conversation, index):
+                searches = _search_ids(conversation, index)
+                named |= {
+                    name for each in message.results if each.id in searches for name in each.found
+                }
+        # The API refuses a call without a namespace, unless the tool has none.
+        return (named - bare) & wire.deferred, bare & wire.deferred
+
+    def _parts(self, conversation: Conversation, index: int, wire: WireTools) -> list[Part]:
+        """Returns the parts of a model's message that are sent."""
+        parts = list(parts_of(content_for(conversation, index, self.issuer)))
+        if wire.search != "provider":
+            parts = [part for part in parts if not _is_search(part)]
+        while parts and isinstance(parts[-1], OpaquePart):
+            parts.pop()  # truncated reasoning without its item is refused
+        return parts
+
     def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
         """Returns the items of a message, after missing outputs. b"" = none."""
         message = conversation[index]
         if follows_its_call(conversation, index):
-            return _items([self._result(result) for result in message.results])
+            searches = _search_ids(conversation, index) if wire.search == "local" else ()
+            return _items(
+                [
+                    _search_output(result, wire) if result.id in searches else self._result(result)
+                    for result in message.results
+                ]
+            )
         open_calls = pending(conversation, index) if index else ()
-        items: list[Any] = [_output(call.id, NO_RESULT) for call in open_calls]
+        items: list[Any] = [_missing_output(call, wire) for call in open_calls]
         return _items([*items, *self._model_turn(conversation, index, wire)])
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
@@ -199,7 +245,7 @@ class ResponsesModel(RemoteModel):
     def _items_of(self, conversation: Conversation, index: int, wire: WireTools) -> list[Any]:
         """Returns the model's items in order. Reasoning precedes the items that it led to."""
         items: list[Any] = []
-        for part in parts_of(content_for(conversation, index, self.issuer)):
+        for part in self._parts(conversation, index, wire):
             match part:
                 case OpaquePart():
                     # Byte for byte, at its place, because reasoning is checked against the
@@ -208,6 +254,16 @@ class ResponsesModel(RemoteModel):
                 case TextPart() if part.text:
                     phase = {"phase": part.phase} if part.phase else {}
                     items.append({"role": "assistant", "content": part.text, **phase})
+                case ToolCall(name=name) if name == SEARCH and wire.search == "local":
+                    items.append(
+                        {
+                            "type": "tool_search_call",
+                            "execution": "client",
+                            "call_id": RESPONSES_ID.apply(part.id),
+                            "arguments": arguments_of(part),
+                            "status": "completed",
+                        }
+                    )
                 case ToolCall():
                     items.append(
                         {
@@ -215,12 +271,11 @@ class ResponsesModel(RemoteModel):
                             "call_id": RESPONSES_ID.apply(part.id),
                             "name": wire.name(part.name),
                             "arguments": _arguments(part, wire),
+                            **(_OBJECT.decode(part.opaque) if part.opaque and wire.search else {}),
                         }
                     )
                 case _:
                     pass
-        while items and isinstance(items[-1], msgspec.Raw):
-            items.pop()  # truncated reasoning without its item is refused
         return items or [{"role": "assistant", "content": "(empty)"}]
 
     def _user(self, message: Message) -> dict[str, Any]:
@@ -282,6 +337,115 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     }
 
 
+_NAMESPACE_CHARS: Final = 2_000
+"""Most characters of the description of a namespace."""
+_UNGROUPED: Final = "more_tools"
+
+
+def _tools(turn: ModelTurn) -> list[dict[str, Any]]:
+    """Returns the tools, with the provider's search and the tools that it finds."""
+    wire = turn.wire
+    if not wire.search:
+        return [_tool(tool) for tool in wire.tools]
+    away = {wire.names[name] for name in wire.deferred}
+    own = wire.names.get(SEARCH)
+    first = [_tool(tool) for tool in wire.tools if tool.name not in away and tool.name != own]
+    # Without a namespace: calls of another provider's replies have none.
+    loaded = {wire.names[name] for name in turn.loaded}
+    plain = [_tool(tool) for tool in wire.tools if tool.name in loaded]
+    if wire.search == "provider":
+        rest = [tool for tool in wire.tools if tool.name in away - loaded]
+        search = [{"type": "tool_search"}] if rest else []
+        return [*first, *search, *_namespaces(rest), *plain]
+    own_search = [
+        {
+            "type": "tool_search",
+            "execution": "client",
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
+        for tool in wire.tools
+        if tool.name == own
+    ]
+    return [*first, *own_search, *plain]
+
+
+def _namespaces(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """Returns deferred tools in a namespace for each toolset.
+
+    A model sees only the description of a namespace before it searches, so it names the tools.
+    """
+    groups: dict[str, list[ToolSpec]] = {}
+    for tool in tools:
+        groups.setdefault(wire_name(tool.group) if tool.group else _UNGROUPED, []).append(tool)
+    return [
+        {
+            "type": "namespace",
+            "name": name,
+            "description": excerpt(
+                f"Tools: {', '.join([tool.name for tool in group])}", _NAMESPACE_CHARS
+            ),
+            "tools": [_tool(tool) | {"defer_loading": True} for tool in group],
+        }
+        for name, group in groups.items()
+    ]
+
+
+def _search_output(result: ToolResult, wire: WireTools) -> dict[str, Any]:
+    """Returns the found tools of a call of `search_tools`."""
+    names = {wire.names[name] for name in result.found if name in wire.deferred}
+    return {
+        "type": "tool_search_output",
+        "execution": "client",
+        "call_id": RESPONSES_ID.apply(result.id),
+        "status": "completed",
+        "tools": _namespaces([tool for tool in wire.tools if tool.name in names]),
+    }
+
+
+def _missing_output(call: ToolCall, wire: WireTools) -> dict[str, Any]:
+    if call.name == SEARCH and wire.search == "local":
+        return _search_output(ToolResult(call.id, NO_RESULT), wire)
+    return _output(call.id, NO_RESULT)
+
+
+def _search_ids(conversation: Conversation, index: int) -> set[str]:
+    """Returns the ids of the calls of `search_tools` that message `index` may answer."""
+    before = next(
+        (conversation[at] for at in range(index - 1, -1, -1) if conversation[at].calls), None
+    )
+    return {call.id for call in before.calls if call.name == SEARCH} if before else set()
+
+
+def _is_search(part: Part) -> bool:
+    return isinstance(part, OpaquePart) and part.kind in _SEARCH_ITEMS
+
+
+def _calls(parts: Sequence[Part]) -> list[ToolCall]:
+    return [part for part in parts if isinstance(part, ToolCall)]
+
+
+def _loaded_by(parts: Sequence[Part], wire: WireTools) -> set[str]:
+    """Returns the deferred tools that results of the provider's search load."""
+    names = [
+        name
+        for part in parts
+        if isinstance(part, OpaquePart) and part.kind == _SEARCH_OUTPUT
+        for name in _functions(decoded(part))
+    ]
+    known = {wire.names[name]: name for name in wire.deferred}
+    return {known[name] for name in names if name in known}
+
+
+def _functions(item: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the functions in a result of the provider's search."""
+    names: list[str] = []
+    for tool in objects(item.get("tools")):
+        inner = objects(tool.get("tools")) if tool.get("type") == "namespace" else [tool]
+        names += [_text_of(each, "name") for each in inner]
+    return names
+
+
 def _items(items: Sequence[Any]) -> bytes:
     return encode(items)[1:-1] if items else b""
 
@@ -322,7 +486,12 @@ def _choice(turn: ModelTurn) -> Any:
     allowed = turn.request.allowed
     if allowed is None:
         return None
-    names = [{"type": "function", "name": name} for name in turn.wire.allowed(allowed)]
+    later = turn.wire.deferred.difference(turn.loaded)
+    # The API restricts no call to a deferred tool. The runtime refuses what is not allowed.
+    if later.intersection(allowed):
+        return None
+    called = [name for name in allowed if not (turn.wire.search and name == SEARCH)]
+    names = [{"type": "function", "name": name} for name in turn.wire.allowed(called)]
     if not names:
         return "none"
     return {"type": "allowed_tools", "mode": "auto", "tools": names}
@@ -348,20 +517,6 @@ def _simple(schema: JSON) -> bool:
     return all(_simple(inner) for inner in (*named, *others))
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    input_tokens_details: _Details | None = None
-    output_tokens_details: _Details | None = None
-
-
 class _Why(msgspec.Struct):
     reason: str | None = None
 
@@ -369,7 +524,7 @@ class _Why(msgspec.Struct):
 class _Response(msgspec.Struct):
     status: str | None = None
     output: list[dict[str, Any]] | None = None
-    usage: _Usage | None = None
+    usage: dict[str, Any] | None = None
     incomplete_details: _Why | None = None
     error: Any = None
     input_transformations: list[dict[str, Any]] | None = None
@@ -384,6 +539,7 @@ class _Event(msgspec.Struct):
     delta: Any = None
 
 
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 _EVENT: Final = msgspec.json.Decoder(_Event)
 _RESPONSE: Final = msgspec.json.Decoder(_Response)
 _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
@@ -441,11 +597,18 @@ class ResponsesReader(EventReader):
             raise self._frame.unreadable("it holds no output")
         parts: list[Part] = []
         refusals = [self._take(item, index, parts) for index, item in enumerate(items)]
+        found = [
+            name
+            for item in items
+            if item.get("type") == _SEARCH_OUTPUT
+            for name in _functions(item)
+        ]
         return self._frame.reply(
             parts,
             self._count(response),
             "refusal" if any(refusals) else self._finish(response, parts),
             _notes(response.input_transformations or ()),
+            self._frame.tools(found),
         )
 
     def _finish(self, response: _Response, parts: Sequence[Part]) -> str:
@@ -464,8 +627,17 @@ class ResponsesReader(EventReader):
                 return any(block.get("type") == "refusal" for block in blocks)
             case "function_call":
                 name, arguments = _text_of(item, "name"), arguments_text(item.get("arguments"))
-                call = self._frame.call(name, arguments, _text_of(item, "call_id"), place)
-                parts.append(call)
+                # A later request must name the namespace again.
+                space = _text_of(item, "namespace")
+                opaque = encode({"namespace": space}).decode() if space else ""
+                call_id = _text_of(item, "call_id")
+                parts.append(self._frame.call(name, arguments, call_id, place, opaque))
+            case "tool_search_call" if item.get("execution") == "client":
+                arguments, call_id = (
+                    arguments_text(item.get("arguments")),
+                    _text_of(item, "call_id"),
+                )
+                parts.append(self._frame.call(SEARCH, arguments, call_id, place))
             case "reasoning" if not item.get("encrypted_content"):
                 pass  # without its ciphertext it cannot be sent back
             case kind:
@@ -473,6 +645,9 @@ class ResponsesReader(EventReader):
                 parts += [ThinkingPart(summary)] if summary else []
                 # Absent fields arrive as null and are omitted when sent back.
                 stored = {name: value for name, value in item.items() if value is not None}
+                if kind in _SEARCH_ITEMS:
+                    # The provider stores no items: an id would be looked up there.
+                    stored = {n: v for n, v in stored.items() if n not in ("id", "created_by")}
                 parts.append(OpaquePart(encode(stored).decode(), str(kind or "item")))
         return False
 

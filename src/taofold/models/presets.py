@@ -18,10 +18,10 @@ from taofold.models.prices import FREE
 from taofold.models.remote import (
     ModelOptions,
     RemoteModel,
+    check_choice,
     connection,
     endpoint,
     key_for,
-    refuse_unknown,
 )
 from taofold.models.transport import same_server
 from taofold.models.wire_names import MISTRAL_ID, OPENAI_CHAT_ID, OPENAI_TOOLS
@@ -50,9 +50,7 @@ class Preset(NamedTuple):
         Raises:
             ConfigError: The key or address is missing, or an option is invalid.
         """
-        refuse_unknown(**options)
-        if not model:
-            raise ConfigError(f"write {self.name}:MODEL, the model is missing")
+        check_choice(self.name, model, options)
         url = self._url(options)
         # LiteLLM's form of a name. OpenAI itself has no model with a slash, a gateway may.
         vendor, slash, rest = model.partition("/")
@@ -63,6 +61,8 @@ class Preset(NamedTuple):
             )
         key = self._key(url, options)
         rules = rules_for(self.name, model, elsewhere=not same_server(url, self.url))
+        if not same_server(url, self.url):
+            rules = replace(rules, tool_search=False)
         if rules == UNKNOWN and self.local:
             rules = OWN_SERVER
         return self._model(model, url, key, rules, options)

@@ -7,25 +7,21 @@ Pure.
 """
 
 import re
-import time
-from collections.abc import Callable, Container, Mapping
-from datetime import UTC
-from email.utils import parsedate_to_datetime
+from collections.abc import Container
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object, is_sequence
+from taofold.core.values import Usage
 from taofold.models.transport import (
     HttpResponse,
 )
-from taofold.network import bare_url
+from taofold.network import bare_url, bounded_wait, retry_after
 
 _EXCERPT: Final = 300
 _DELAY: Final = re.compile(rb'"retryDelay":\s*"(\d{1,12}(?:\.\d{1,12})?)s"')
-_LONGEST_WAIT: Final = 86_400.0
-"""Seconds. A longer wait is shortened to a day."""
 _OVERFLOW: Final = (
     "context_length_exceeded",
     "maximum context length",
@@ -80,43 +76,21 @@ _ADVICE: Final = {
 }
 
 
-def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
-    """Returns the seconds that an answer asks to wait (RFC 9110 10.2.3), or None."""
-    exact = headers.get("Retry-After-Ms") or headers.get("retry-after-ms")
-    value = headers.get("Retry-After") or headers.get("retry-after")
-    try:
-        if exact:
-            return _bounded(float(exact) / 1000)
-        if not value:
-            return None
-        if value.strip().replace(".", "", 1).isdigit():
-            return _bounded(float(value))
-        moment = parsedate_to_datetime(value)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return _bounded(moment.timestamp() - now())
-    except (ValueError, OverflowError):
-        return None
-
-
-def _bounded(seconds: float) -> float:
-    # In this order: NaN compares as false and becomes 0.
-    return min(max(0.0, seconds), _LONGEST_WAIT)
-
-
 def failure(answer: HttpResponse, url: str, secret: str = "") -> ModelError:
     """Returns the error for an answer with a status other than 2xx."""
     code, message = reason(answer.body)
     wait = retry_after(answer.headers)
     if wait is None:
         wait = _delay_in(answer.body)
-    return fault(answer.status, code, message, url, secret=secret, wait=wait)
+    error = fault(answer.status, code, message, url, secret=secret, wait=wait)
+    error.usage = Usage()  # a refused request is not billed
+    return error
 
 
 def _delay_in(body: bytes) -> float | None:
     """Returns the delay in Google's error body: `"retryDelay": "1.5s"`."""
     match = _DELAY.search(body) if b"retryDelay" in body else None
-    return _bounded(float(match[1])) if match else None
+    return bounded_wait(float(match[1])) if match else None
 
 
 def fault(

@@ -17,10 +17,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
 import msgspec
-from typing_extensions import Unpack
 
 from taofold.core.content import Conversation, Issuer, TextPart, Wire, parts_of
-from taofold.core.errors import ConfigError
+from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, PromptCache, Reply
 from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.encoding import Memo, estimate, pieces, sampling
@@ -29,11 +28,13 @@ from taofold.models.limiter import Limiter
 from taofold.models.prices import CatalogueEntry, Price, Prices, find, own_price
 from taofold.models.probed import probed_profile
 from taofold.models.replies import MOST_CHARS_PER_TOKEN, ReplyContext
+from taofold.models.tool_search import REFUSED, found_names, searched_tools
 from taofold.models.transport import Bounds, Transport
 from taofold.models.wire_names import ANY_TOOLS, ToolRules, WireTools, wire_tools
 from taofold.models.wire_schema import AnswerForm, FormRules, UnwrappedText, adapt_form
 from taofold.runtime.model import OnText, Request, Speaker
 
+_BAD_REQUEST: Final = 400
 _SETTINGS = msgspec.json.Encoder().encode
 Parts: TypeAlias = list[bytes]
 """A body in pieces, in order."""
@@ -85,6 +86,8 @@ class ModelTurn(NamedTuple):
     wire: WireTools
     form: AnswerForm | None
     streaming: bool
+    loaded: tuple[str, ...] = ()
+    """Deferred tools that are sent as ordinary ones: the conversation does not name them."""
 
 
 class RemoteModel:
@@ -94,14 +97,20 @@ class RemoteModel:
     tool_rules: ToolRules = ANY_TOOLS
     form_rules: FormRules | None = None
     """None: an answer's schema is sent unchanged."""
+    searches_tools = False
+    """True if the format has a search of deferred tools, for models whose profile has it."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.name, self.profile = connection.name, connection.profile
+        if self.profile.tool_search and not self.searches_tools:
+            self.profile = msgspec.structs.replace(self.profile, tool_search=False)
         self.issuer = connection.issuer(self.wire)
         self._form = f"{self.wire} {self.issuer.host} {connection.model}"
         self._memo = Memo()
         self._warned: set[str] = set()
+        self._refuses_search = False
+        """True if the server has refused its search of tools."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -159,6 +168,7 @@ class RemoteModel:
             request.allowed,
             request.stop,
             turn.streaming,
+            turn.loaded,
             self._version(),
         )
         head, notes = self._memo.get(key, (turn.wire, turn.form), lambda: self._first(turn))
@@ -194,13 +204,54 @@ class RemoteModel:
         schema = request.schema if self.profile.json_schema else None
         settings = request.asked(self.connection.settings)
         # By `id`, because both are the same objects in all calls of a run.
-        wire: WireTools = self._memo.get(
+        searched = self._searched(request)
+        wire: WireTools = searched or self._memo.get(
             ("tools", id(tools)), tools, lambda: wire_tools(tools, self.tool_rules)
         )
         form: AnswerForm | None = self._memo.get(
             ("form", id(schema)), schema, lambda: self._form_of(schema)
         )
-        return ModelTurn(request, settings, wire, form, streaming)
+        loaded = self._loaded(request, searched) if searched else ()
+        return ModelTurn(request, settings, wire, form, streaming, loaded)
+
+    def _searched(self, request: Request) -> WireTools | None:
+        """Returns the tools for the provider's search; None if it has none."""
+        profile = self.profile
+        if not (self.searches_tools and profile.tool_search and profile.native_tools):
+            return None
+        if not request.deferred or self._refuses_search:
+            return None
+        away = {tool.name for tool in request.deferred}
+        first = tuple([tool for tool in request.tools if tool.name not in away])
+        key = ("search", id(request.deferred), request.search, *map(id, first))
+        wire: WireTools = self._memo.get(
+            key, (request.deferred, first), lambda: self._searchable(request)
+        )
+        return wire
+
+    def _is_without_search(self, request: Request, error: ModelError) -> bool:
+        """Returns whether the server refused its search of tools, and remembers that."""
+        if error.kind != "request" or error.status != _BAD_REQUEST:
+            return False
+        if self._searched(request) is None:
+            return False
+        reason = str(error).lower()
+        self._refuses_search = any([word in reason for word in REFUSED])
+        return self._refuses_search
+
+    def _searchable(self, request: Request) -> WireTools:
+        """Returns the tools of a request in the form of the provider's search."""
+        return searched_tools(request, self.tool_rules)
+
+    def _loaded(self, request: Request, wire: WireTools) -> tuple[str, ...]:
+        """Returns the deferred tools to send as ordinary ones: see `ModelTurn`."""
+        named, called = self._named(request.conversation, wire)
+        found = [name for name in found_names(request, wire) if name not in named]
+        return tuple(dict.fromkeys([*found, *sorted(called)]))
+
+    def _named(self, conversation: Conversation, wire: WireTools) -> tuple[set[str], set[str]]:
+        """Returns the tools that the conversation loads, and others that its calls require."""
+        raise NotImplementedError
 
     def _form_of(self, schema: dict[str, JSON] | None) -> AnswerForm | None:
         if schema is None:
@@ -236,6 +287,7 @@ class RemoteModel:
             parts=reply.content,
             issuer=reply.issuer,
             notes=(*fresh, *reply.notes),
+            found=reply.found,
         )
 
     def _version(self) -> Any:
@@ -489,10 +541,12 @@ def _price(own: Price | None, entry: CatalogueEntry | None, given: Price | None)
     return "it is the provider's" if given is not None else ""
 
 
-def refuse_unknown(**options: Unpack[ModelOptions]) -> None:
-    """Raises `ConfigError` for options that no adapter has."""
+def check_choice(provider: str, model: str, options: ModelOptions, what: str = "model") -> None:
+    """Raises `ConfigError` for options that no adapter has, or if the model's name is missing."""
     unknown = sorted(set(options) - set(ModelOptions.__annotations__))
     if unknown:
         raise ConfigError(
             f"unknown model options {unknown!r}; known are {sorted(ModelOptions.__annotations__)!r}"
         )
+    if not model:
+        raise ConfigError(f"write {provider}:{what.upper()}, the {what} is missing")

@@ -8,7 +8,7 @@ depend on providers' events or on requests (`encoding`).
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from taofold.core.content import Issuer, Part, TextPart, ThinkingPart
-from taofold.core.errors import ModelError
+from taofold.core.errors import ConfigError, ModelError
 from taofold.core.json_values import is_object, is_sequence
 from taofold.core.reply import bare_tool_name
 from taofold.core.values import Reply, ToolCall, Usage
@@ -33,6 +33,7 @@ from taofold.models.decoding import (
 from taofold.models.prices import Price
 from taofold.models.provider_errors import fault
 from taofold.models.wire_names import original_arguments
+from taofold.runtime.metering import report_consumption
 from taofold.runtime.model import Speaker
 
 _MOST_CALLS: Final = 256
@@ -83,10 +84,24 @@ def _told_apart(parts: Sequence[Part]) -> Sequence[Part]:
 
 
 def count_of(usage: Any, *path: str) -> int:
-    """Returns the count at `path` in a provider's report. Absent and null count as 0."""
+    """Returns the count at `path` in a provider's report. Any other value counts as 0."""
+    count: int = _number_at(usage, path, int)
+    return count
+
+
+def amount_of(usage: Any, *path: str) -> float:
+    """Returns the amount at `path` in a provider's report. Any other value counts as 0."""
+    amount: float = _number_at(usage, path, float)
+    return amount
+
+
+def _number_at(usage: Any, path: Sequence[str], kind: type) -> Any:
     for name in path:
-        usage = getattr(usage, name, None)
-    return usage or 0
+        usage = usage.get(name) if is_object(usage) else None
+    try:
+        return fitted(usage, kind)
+    except (Unfit, OverflowError):
+        return 0
 
 
 def _count(tokens: int) -> int:
@@ -134,6 +149,11 @@ class ReplyContext(msgspec.Struct, frozen=True):
             arguments = original_arguments(arguments, self.properties[original])
         # A missing id becomes turn and place, the same in a replay.
         return ToolCall(original, arguments, id or f"call_{self.turn}_{index}", opaque)
+
+    def tools(self, names: Iterable[Any]) -> tuple[str, ...]:
+        """Returns the tools with these names on the wire; unknown ones are left out."""
+        known = [self.names[name] for name in names if isinstance(name, str) and name in self.names]
+        return tuple(dict.fromkeys(known))
 
     def speak(self, text: Any) -> None:
         """Passes text to the listener, if there are both."""
@@ -194,7 +214,12 @@ class ReplyContext(msgspec.Struct, frozen=True):
         return structs.replace(usage, usd=usd) if usd else usage
 
     def reply(
-        self, parts: Sequence[Part], usage: Usage, finish: str, notes: Sequence[str] = ()
+        self,
+        parts: Sequence[Part],
+        usage: Usage,
+        finish: str,
+        notes: Sequence[str] = (),
+        found: Sequence[str] = (),
     ) -> Reply:
         """Returns the finished reply."""
         if len(parts) > 1:
@@ -213,15 +238,16 @@ class ReplyContext(msgspec.Struct, frozen=True):
                 for part in parts
             ]
         return Reply(
-            usage=self._plausible(usage, parts),
+            usage=self.plausible(usage, parts),
             model=self.model,
             finish=finish,
             parts=tuple(parts),
             issuer=self.issuer,
             notes=notes,
+            found=found,
         )
 
-    def _plausible(self, usage: Usage, parts: Sequence[Part]) -> Usage:
+    def plausible(self, usage: Usage, parts: Sequence[Part]) -> Usage:
         """Returns the usage, estimated if the provider counts too little, so that limits hold."""
         written = sum(map(tokens_of, parts))
         taken, output = usage.input_tokens, usage.output_tokens
@@ -239,6 +265,23 @@ class ReplyContext(msgspec.Struct, frozen=True):
         # The higher price, because only the first includes the service tier and only the second the
         # estimate.
         return structs.replace(estimated, usd=max(estimated.usd, usage.usd or 0.0))
+
+    def charge(self, error: BaseException, so_far: Callable[[], Usage]) -> None:
+        """Reports the consumption of an attempt that `error` ended without a reply.
+
+        Args:
+            error: The error, or the cancellation.
+            so_far: Returns the usage of the part of the reply that was read.
+        """
+        if isinstance(error, ConfigError):
+            return  # found before anything was sent
+        usage = error.usage if isinstance(error, ModelError) else None
+        known = usage is not None
+        # A part of an answer may be inconsistent in ways that a whole one is not.
+        with suppress(Exception):
+            usage = so_far() if usage is None else usage
+        usage = self.plausible(Usage(), ()) if usage is None else usage
+        report_consumption(self.model, usage, estimated=not known)
 
     def unreadable(self, why: str) -> ModelError:
         """Returns the error for an answer that does not have the format."""
@@ -489,6 +532,14 @@ class EventReader:
         except UnicodeEncodeError:
             return replace(reply, parts=tuple([_whole_characters(part) for part in reply.parts]))
         return reply
+
+    def charge(self, error: BaseException) -> None:
+        """Reports the consumption of this attempt, which `error` ended without a reply.
+
+        It is what the provider reported so far, or at least the estimate of the prompt and of the
+        text that arrived.
+        """
+        self._frame.charge(error, lambda: self._reply().usage)
 
     def _next(self, data: bytes) -> None:
         """Takes the next event. Gateways end streams of all formats as chat completions do."""

@@ -19,11 +19,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
 from taofold.core.errors import ConfigError, ModelError
-from taofold.network import bare_url, unpacking
+from taofold.core.values import Usage
+from taofold.network import bare_url, proxy_for, unpacking
 
 if TYPE_CHECKING:
     import aiohttp
@@ -82,28 +82,6 @@ class Transport(Protocol):
     ) -> HttpResponse:
         """Posts `body`. A streamed answer with status 200 goes to `on_bytes` as it arrives."""
         ...
-
-
-def proxy_for(url: str) -> str | None:
-    """Returns the environment's proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY).
-
-    Raises:
-        ConfigError: It is a SOCKS proxy, which the client does not support.
-    """
-    parts = urlsplit(url)
-    # Without user and password, which NO_PROXY does not contain.
-    if proxy_bypass(parts.netloc.rpartition("@")[2]):
-        return None
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if proxy and not proxy.startswith(("http://", "https://")):
-        if "://" in proxy:
-            raise ConfigError(
-                f"the proxy {bare_url(proxy)} is not an HTTP proxy: set HTTPS_PROXY to one, or add "
-                f"{parts.hostname!r} to NO_PROXY"
-            )
-        proxy = f"http://{proxy}"
-    return proxy or None
 
 
 @dataclass(slots=True)
@@ -473,7 +451,7 @@ def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
     kind = type(error).__name__
     # Before its base class TimeoutError: a missing connection is retried, a slow answer is not.
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return ModelError(f"no connection to {where} within {bounds.connect:g} s", kind="network")
+        return _unsent(f"no connection to {where} within {bounds.connect:g} s")
     if isinstance(error, TimeoutError):
         return ModelError(
             f"{where} did not answer within {bounds.total:g} s: raise `timeout`", kind="timeout"
@@ -492,4 +470,11 @@ def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
         reason = os.strerror(error.errno) if error.errno else kind
     else:
         reason = kind
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return _unsent(f"cannot talk to {where}: {reason}")
     return ModelError(f"cannot talk to {where}: {reason}", kind="network")
+
+
+def _unsent(message: str) -> ModelError:
+    """Returns the error of a request that did not reach the provider, which bills nothing."""
+    return ModelError(message, kind="network", usage=Usage())

@@ -8,13 +8,14 @@ list of tools for one provider. Pure and independent of HTTP.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
 
 from taofold.core.json_values import is_object, is_sequence
+from taofold.core.values import Searcher
 from taofold.models.wire_schema import Unsupported, adapt_parameters, property_names
 from taofold.runtime.model import ToolSpec
 
@@ -117,14 +118,23 @@ class WireTools:
         default_factory=dict[str, Mapping[str, str]]
     )
     notes: tuple[str, ...] = ()
+    search: Searcher = ""
+    """The side that searches the deferred tools; "" = the provider has no search."""
+    deferred: frozenset[str] = frozenset()
+    """The tools that a search loads."""
 
     @property
     def form(self) -> str:
-        """Identifies the stand-ins that depend on the list of tools. "" = none."""
+        """Identifies what the form of a message depends on: stand-ins, and tools of a search."""
         own = {name: wire for name, wire in self.names.items() if wire != wire_name(name)}
-        if not own and not self.properties:
+        if not own and not self.properties and not self.search:
             return ""
-        return _digest(repr((sorted(own.items()), self.properties)))
+        search = (self.search, sorted(self.deferred)) if self.search else ()
+        return _digest(repr((sorted(own.items()), self.properties, *search)))
+
+    def searched(self, search: Searcher, deferred: Iterable[str]) -> "WireTools":
+        """Returns the tools with those that a search loads."""
+        return replace(self, search=search, deferred=frozenset(deferred) & self.names.keys())
 
     def name(self, name: str) -> str:
         """Returns the wire name of any tool, offered or not."""
@@ -198,7 +208,7 @@ def wire_tools(tools: Sequence[ToolSpec], rules: ToolRules) -> WireTools:
         if renames:
             properties[tool.name] = renames
         description = f"{tool.description}\n{hint}".strip() if hint else tool.description
-        sent.append(ToolSpec(wire, description, parameters))
+        sent.append(ToolSpec(wire, description, parameters, tool.group))
     return WireTools(tuple(sent), names, properties, tuple(notes))
 
 

@@ -4,8 +4,9 @@ Pure functions of text: no I/O, no clock, no randomness. Knows nothing about mod
 are imported on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from taofold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from taofold.parsing.outcome import Call, Level, Parsed, Prose, Remark, Repair, Turn, Unparsed
@@ -14,23 +15,6 @@ if TYPE_CHECKING:
     from taofold.parsing.stream import ReplyStream
     from taofold.parsing.typed import parse, parse_partial
 
-_HOME = {
-    "Call": "outcome",
-    "Level": "outcome",
-    "Parsed": "outcome",
-    "Prose": "outcome",
-    "Remark": "outcome",
-    "Repair": "outcome",
-    "ReplyStream": "stream",
-    "Turn": "outcome",
-    "Unparsed": "outcome",
-    "has_marks": "reply",
-    "parse": "typed",
-    "parse_partial": "typed",
-    "read_call": "reply",
-    "read_reply": "reply",
-    "render_schema": "schema.prompt",
-}
 
 __all__ = [
     "Call",
@@ -50,11 +34,16 @@ __all__ = [
     "render_schema",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'taofold.parsing' has no attribute {name!r}")
-    return getattr(import_module(f"taofold.parsing.{_HOME[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "parsing.outcome": "Call Level Parsed Prose Remark Repair Turn Unparsed",
+        "parsing.reply": "has_marks read_call read_reply",
+        "parsing.schema.prompt": "render_schema",
+        "parsing.stream": "ReplyStream",
+        "parsing.typed": "parse parse_partial",
+    },
+)
 
 
 def __dir__() -> list[str]:

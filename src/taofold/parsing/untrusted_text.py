@@ -46,10 +46,17 @@ def readable(text: str) -> str:
     return _unmarked(_seen(text))
 
 
-def one_line(text: str, most: int = NAME) -> str:
-    """Returns `text` as part of one line, at most `most` characters."""
+def one_line(text: str, most: int = NAME, *, prose: bool = False) -> str:
+    """Returns `text` as part of one line, at most `most` characters.
+
+    Args:
+        text: Any text.
+        most: The most characters.
+        prose: Keeps the joiners and selectors that emoji and scripts need. Not for names.
+    """
     # Collapsed first: text spread over blanks may become a mark when they are collapsed.
-    flat = " ".join(_seen(text[: most * _RUN]).split())
+    seen = _seen(text[: most * _RUN], prose=prose)
+    flat = " ".join(seen.split())
     return clip(_unmarked(flat), most)
 
 
@@ -70,9 +77,10 @@ def first_names(names: Sequence[str], most: int = 5) -> str:
     return ", ".join([one_line(name) for name in names[:most]]) + more
 
 
-def _seen(text: str) -> str:
+def _seen(text: str, *, prose: bool = False) -> str:
     # Escape sequences first: without their first byte the rest would stay as text.
-    return _UNSEEN.sub("", visible(_ANSI.sub("", text)))
+    shown = visible(_ANSI.sub("", text), prose=prose)
+    return shown if prose else _UNSEEN.sub("", shown)
 
 
 def _unmarked(text: str) -> str:

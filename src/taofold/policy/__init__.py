@@ -2,6 +2,7 @@
 be written or shown (`redaction`). Pure.
 """
 
+from taofold.policy.budgets import Budget
 from taofold.policy.limits import Limits
 from taofold.policy.policy import Facts, Policy, Ruling, digest, loosened
 from taofold.policy.repetition import Repetition
@@ -9,6 +10,7 @@ from taofold.policy.roles import ROLES, may
 
 __all__ = [
     "ROLES",
+    "Budget",
     "Facts",
     "Limits",
     "Policy",

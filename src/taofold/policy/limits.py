@@ -2,7 +2,7 @@
 
 Also the reservations of running calls (`Reserved`), the remainder for child runs, the tighter of
 two limits, and readable explanations. Pure: consumption comes from the run's state, the possible
-cost of a call from the caller. `runtime.budget` decides which limits apply to a resumed run.
+cost of a call from the caller. `runtime.allowance` decides which limits apply to a resumed run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,6 +11,8 @@ from functools import reduce
 from math import inf
 from typing import Any, Final, Literal, NamedTuple, get_args
 
+from taofold.core import option_values
+from taofold.core.agent_shares import AgentShare
 from taofold.core.errors import ConfigError
 from taofold.core.events import LimitHit
 from taofold.core.state import RunState
@@ -18,8 +20,9 @@ from taofold.core.text import times
 
 Limit = Literal["steps", "model_calls", "tool_calls", "seconds", "tokens", "usd"]
 
-STOP_REASON: Final[Mapping[str, str]] = {name: f"max_{name}" for name in get_args(Limit)}
-"""The `stop_reason` of a run that a limit ended (D1): `max_` and the limit's name."""
+_OWN: Final[tuple[Limit, ...]] = get_args(Limit)
+STOP_REASON: Final[Mapping[str, str]] = {name: f"max_{name}" for name in (*_OWN, "budget")}
+"""The `stop_reason` of a run that a limit or a budget ended (D1): `max_` and the limit's name."""
 
 LIMIT_OF: Final[Mapping[str, str]] = {reason: name for name, reason in STOP_REASON.items()}
 """The limit for each `stop_reason`."""
@@ -101,7 +104,7 @@ class Limits:
     depth: int = 3
 
     def __post_init__(self) -> None:
-        for name in STOP_REASON:
+        for name in _OWN:
             value = getattr(self, name)
             if value is None:
                 continue
@@ -110,11 +113,17 @@ class Limits:
                 raise ConfigError(f"limit {name} must be 0 or more, not {value!r}", path="limits")
             if value == inf:  # infinity is not a JSON number; the log writes null
                 object.__setattr__(self, name, None)
-        for tool, value in self.per_tool.items():
-            if value < 0:
-                raise ConfigError(
-                    f"must be 0 or more, not {value!r}", path=f"limits.per_tool.{tool}"
-                )
+        option_values.check_table(
+            self.per_tool,
+            "limits.per_tool",
+            "{'search': 3}",
+            option_values.is_count,
+            "must be 0 or more",
+        )
+        for count in ("parse_retries", "depth"):
+            value = getattr(self, count)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ConfigError(f"is a whole number, not {value!r}", path=f"limits.{count}")
 
     @classmethod
     def chat(cls) -> "Limits":
@@ -271,6 +280,28 @@ class Limits:
         whole = (self.model_calls or 0, self.tool_calls or 0, self.tokens or 0, self.usd or 0.0)
         return Reserved(*whole, self.per_tool)
 
+    def beside(self, others: AgentShare) -> "Limits":
+        """Returns the limits of one agent as bounds of a run in which others were active too.
+
+        Args:
+            others: The consumption of the run by other agents. It is added to each bound.
+        """
+        more: dict[str, float] = {
+            "steps": others.steps,
+            "model_calls": others.model_calls,
+            "tool_calls": others.tool_calls,
+            "seconds": others.active_ms / 1000,
+            "tokens": others.usage.tokens,
+            "usd": others.usage.priced_usd,
+        }
+        bounds: dict[str, Any] = {
+            name: bound + more[name] for name in _OWN if (bound := getattr(self, name)) is not None
+        }
+        per_tool = {
+            tool: bound + others.per_tool.get(tool, 0) for tool, bound in self.per_tool.items()
+        }
+        return replace(self, **bounds, per_tool=per_tool)
+
     def within(self, other: "Limits") -> "Limits":
         """Returns the tighter of both limits, bound by bound."""
 
@@ -282,7 +313,7 @@ class Limits:
             tool: min(own.per_tool[tool] for own in (self, other) if tool in own.per_tool)
             for tool in {*self.per_tool, *other.per_tool}
         }
-        bounds: dict[str, Any] = {name: tighter(name) for name in STOP_REASON}
+        bounds: dict[str, Any] = {name: tighter(name) for name in _OWN}
         return replace(
             self,
             **bounds,

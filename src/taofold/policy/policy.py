@@ -10,17 +10,21 @@ arguments and its definition. Roles and rights are in `roles`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from taofold.core import option_values
 from taofold.core.errors import ConfigError
 from taofold.core.values import Action, Deciders, Principal, Sideeffect, Tier, Value, Verdict
+from taofold.policy.budgets import Budget, checked_budgets, merged, raised
 from taofold.policy.roles import RIGHTS, ROLES, Right, check_rights, lacking, may, missing, stricter
 
 T = TypeVar("T")
 
 Autonomy = Literal["conservative", "balanced", "autonomous"]
+MOST_SECONDS: Final = 1_000_000_000
+"""The longest validity of a question, in seconds: 31 years."""
 _DIAL: Final = ("conservative", "balanced", "autonomous")
 
 
@@ -47,11 +51,16 @@ UNDECLARED: Final = (
 
 
 class Ruling(Value, frozen=True):
-    """The policy's decision on one action."""
+    """The policy's decision on one action. `rule` names the key that decided.
+
+    It is a key of the policy file (`deny.rm`, `tiers.deploy`, `autonomy`), or a fact about the call
+    (`tool.tier`, `tool.effect`, `tool.role`, `tool.agent`, `critical`). It is not recorded.
+    """
 
     verdict: Verdict
     tier: Tier
     reason: str = ""
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +78,9 @@ class Policy:
         production_tiers: Tiers by tool in production.
         approvers: Role that may approve runs of others; "" = only the requester decides.
         own_approval: True if a requester may approve the actions of their own run.
-        approve_seconds: Validity of a question in seconds; 0 = unlimited.
+        approve_seconds: Validity of a question in seconds, at most 1,000,000,000; 0 = unlimited.
         rights: Lowest role for each right besides using tools; missing ones are as in `RIGHTS`.
+        budgets: Dollars and tokens that many runs share in a period.
 
     Raises:
         ConfigError: A value is unknown or out of range.
@@ -96,25 +106,37 @@ class Policy:
     own_approval: bool = True
     approve_seconds: float = 0.0
     rights: Mapping[Right, str] = field(default_factory=lambda: dict(RIGHTS))
+    budgets: Sequence[Budget] = ()
 
     def __post_init__(self) -> None:
         if self.autonomy not in _DIAL:
             message = f"autonomy must be one of {', '.join(_DIAL)}, not {self.autonomy!r}"
             raise ConfigError(message, path="policy")
-        for name in ("tiers", "production_tiers"):
-            for tool, tier in getattr(self, name).items():
-                if isinstance(tier, bool) or tier not in tuple(Tier):
-                    wrong = f"is a Tier, such as Tier.CONFIRM, or 1 to 4, not {tier!r}"
-                    raise ConfigError(wrong, path=f"policy.{name}.{tool}")
+        _check_kinds(self)
+        # The class is frozen. A set of the caller could change later.
+        object.__setattr__(
+            self, "deny", frozenset(option_values.checked_names(self.deny, "policy.deny"))
+        )
+        if self.allow is not None:
+            allowed = option_values.checked_names(self.allow, "policy.allow")
+            object.__setattr__(self, "allow", frozenset(allowed))
+        seconds: Any = self.approve_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            wrong = f"is a number of seconds, not {seconds!r}"
+            raise ConfigError(wrong, path="policy.approve_seconds")
+        if not 0 <= seconds <= MOST_SECONDS:  # NaN, too, is outside
+            wrong = f"is 0 to {MOST_SECONDS:,} seconds, not {seconds!r}"
+            raise ConfigError(wrong, path="policy.approve_seconds")
         # The class is frozen: missing rights are filled in once, here.
         object.__setattr__(self, "rights", {**RIGHTS, **self.rights})
         check_rights(self.rights, self.roles)
+        object.__setattr__(self, "budgets", checked_budgets(self.budgets))
 
     @property
     def version(self) -> str:
         """Digest of every field that could change a ruling. Approvals are bound to it."""
-        # Sorted, so that two spellings of one policy are one version. `rights` and
-        # `approve_seconds` are left out: they change no ruling on an action.
+        # Sorted, so that two spellings of one policy are one version. `rights`,
+        # `approve_seconds` and `budgets` are left out: they change no ruling on an action.
         message = (
             self.autonomy,
             sorted(self.tiers.items()),
@@ -128,6 +150,11 @@ class Policy:
             self.own_approval,
         )
         return blake2b(msgspec.json.encode(message), digest_size=6).hexdigest()
+
+    @property
+    def bounds_usd(self) -> bool:
+        """True if a budget is in dollars, so that prices must be known."""
+        return any([budget.usd is not None for budget in self.budgets])
 
     def rule(
         self, action: Action, facts: Facts, principal: Principal, *, critical: bool = False
@@ -143,20 +170,41 @@ class Policy:
         name = action.tool
         # Denials first, the dial last: no later rule can allow what an earlier one has denied.
         tier = self.tier(name, facts)
-        if name in self.deny or (self.allow is not None and name not in self.allow):
-            return Ruling("deny", tier, f"the policy forbids {name!r}")
+        if self._forbids(name):
+            rule = f"deny.{name}" if name in self.deny else "allow"
+            return Ruling("deny", tier, f"the policy forbids {name!r}", rule)
         role = lacking(principal.roles, self._roles_for(name, facts.role), self.roles)
         if role:
             held = ", ".join(principal.roles) or "none"
-            return Ruling("deny", tier, f"access denied: requires role {role}, has {held}")
+            rule = f"required.{name}" if role == self.required.get(name) else "tool.role"
+            return Ruling("deny", tier, f"access denied: requires role {role}, has {held}", rule)
         if tier >= Tier.FORBIDDEN:
-            return Ruling("deny", tier, f"{name!r} is forbidden (tier 4)")
+            why = f"{name!r} is forbidden (tier 4)"
+            return Ruling("deny", tier, why, self._tier_rule(name, tier))
         # After the denials: a model that flags a critical exception can only cause a question.
         if critical:
-            return Ruling("ask", max(tier, Tier.CARD), "the agent flagged a critical exception")
+            why = "the agent flagged a critical exception"
+            return Ruling("ask", max(tier, Tier.CARD), why, "critical")
+        return self._consent(name, tier, facts)
+
+    def asks(self, name: str, facts: Facts) -> bool:
+        """Returns whether a call of the tool that may run waits for an approval first.
+
+        False for a tool that the policy forbids: its calls never wait.
+        """
+        tier = self.tier(name, facts)
+        if self._forbids(name) or tier >= Tier.FORBIDDEN:
+            return False
+        return self._consent(name, tier, facts).verdict == "ask"
+
+    def _forbids(self, name: str) -> bool:
+        return name in self.deny or (self.allow is not None and name not in self.allow)
+
+    def _consent(self, name: str, tier: Tier, facts: Facts) -> Ruling:
+        """Returns the ruling on a call that nothing denies."""
         if facts.delegated and not self._raises(name):
-            return Ruling("allow", tier)  # the child run asks itself
-        return self._dial(tier, facts, raised=self._raises(name))
+            return Ruling("allow", tier, rule="tool.agent")  # the child run asks itself
+        return self._dial(name, tier, facts)
 
     def _raises(self, name: str) -> bool:
         return name in self.tiers or (self.production and name in self.production_tiers)
@@ -171,16 +219,38 @@ class Policy:
         # Tiers from a file are plain ints; the result is compared and shown as a `Tier`.
         return tier if type(tier) is Tier else Tier(tier)
 
-    def _dial(self, tier: Tier, facts: Facts, *, raised: bool) -> Ruling:
+    def _tier_rule(self, name: str, tier: Tier) -> str:
+        """Returns the key that gives the tool its `tier`."""
+        if self.production and self.production_tiers.get(name) == tier:
+            return f"production_tiers.{name}"
+        return f"tiers.{name}" if self.tiers.get(name) == tier else "tool.tier"
+
+    def _dial(self, name: str, tier: Tier, facts: Facts) -> Ruling:
+        rule = self._tier_rule(name, tier)
         # Before the dial: "autonomous" does not reach tier 3.
         if tier == Tier.CONFIRM:
-            return Ruling("ask", tier, "tier 3 always asks")
+            return Ruling("ask", tier, "tier 3 always asks", rule)
         if self.autonomy == "conservative" and facts.effect != "read":
-            return Ruling("ask", max(tier, Tier.CARD), "conservative: everything that writes asks")
+            why = "conservative: everything that writes asks"
+            return Ruling("ask", max(tier, Tier.CARD), why, "autonomy")
         if tier == Tier.CARD and self.autonomy != "autonomous":
-            is_default = facts.undeclared and facts.effect == "once" and not raised
-            return Ruling("ask", tier, UNDECLARED if is_default else "tier 2 asks")
-        return Ruling("allow", tier)
+            is_default = facts.undeclared and facts.effect == "once" and not self._raises(name)
+            if is_default:
+                return Ruling("ask", tier, UNDECLARED, "tool.effect")
+            return Ruling("ask", tier, "tier 2 asks", rule)
+        return Ruling("allow", tier, rule="autonomy" if tier == Tier.CARD else rule)
+
+    def needs_exact(self, name: str, facts: Facts, *, is_agent: bool = False) -> bool:
+        """Returns whether the tool must not run on guessed parameters.
+
+        Args:
+            name: The tool's name.
+            facts: The tool's declaration.
+            is_agent: True if an agent serves the tool.
+        """
+        # A child agent counts as `once` unless it only reads: it may call such tools.
+        once = facts.effect == "once" or (is_agent and facts.effect != "read")
+        return once or self.tier(name, facts) >= Tier.CONFIRM
 
     def tightened(self, other: "Policy") -> "Policy":
         """Returns the stricter of both policies in each point (D15, D16).
@@ -210,6 +280,7 @@ class Policy:
             approvers=self._stricter_approvers(other),
             approve_seconds=min(seconds) if seconds else 0.0,
             rights=stricter(self.rights, other.rights, self.roles),
+            budgets=merged(self.budgets, other.budgets),
         )
 
     def covering(self, aliases: Mapping[str, Iterable[str]]) -> "Policy":
@@ -279,6 +350,33 @@ class Policy:
         return tuple(filter(None, (self.required.get(tool, ""), role)))
 
 
+_LEVEL: Final = "is a level: a whole number from 0"
+_ROLE: Final = "is the name of a role"
+_TIER: Final = "is a Tier, such as Tier.CONFIRM, or 1 to 4"
+
+
+def _is_tier(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value in tuple(Tier)
+
+
+def _check_kinds(policy: Policy) -> None:
+    """Raises `ConfigError` if a table, a role or a flag of the policy is of another kind."""
+    tables = (
+        ("tiers", "{'deploy': Tier.CONFIRM}", _is_tier, _TIER),
+        ("production_tiers", "{'deploy': Tier.CONFIRM}", _is_tier, _TIER),
+        ("roles", "{'EDITOR': 30}", option_values.is_count, _LEVEL),
+        ("required", "{'deploy': 'ADMIN'}", option_values.is_text, _ROLE),
+        ("rights", "{'start': 'EDITOR'}", option_values.is_text, _ROLE),
+    )
+    for name, example, fits, wanted in tables:
+        option_values.check_table(getattr(policy, name), f"policy.{name}", example, fits, wanted)
+    for name in ("production", "own_approval"):
+        option_values.check_flag(getattr(policy, name), f"policy.{name}")
+    approvers: Any = policy.approvers
+    if not isinstance(approvers, str):
+        raise ConfigError(f"{_ROLE}, not {approvers!r}", path="policy.approvers")
+
+
 def refusal(
     deciders: Deciders, decider: Principal, requester: Principal, levels: Mapping[str, int] = ROLES
 ) -> str:
@@ -334,7 +432,7 @@ def loosened(project: Policy, operator: Policy) -> Sequence[str]:
     # 0 means no bound, which is looser than any.
     if operator.approve_seconds and not 0 < project.approve_seconds <= operator.approve_seconds:
         conflicts.append(f"approve_seconds: at most {operator.approve_seconds:g} is allowed")
-    return conflicts
+    return conflicts + raised(project.budgets, operator.budgets)
 
 
 def _lowered(key: str, own: Mapping[str, Tier], his: Mapping[str, Tier]) -> list[str]:

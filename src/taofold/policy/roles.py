@@ -29,7 +29,7 @@ def may(held: Iterable[str], required: str, levels: Mapping[str, int] = ROLES) -
     return need is not None and any(role in levels and levels[role] >= need for role in held)
 
 
-Right = Literal["read", "start", "cancel", "approve_own", "metrics", "learning"]
+Right = Literal["read", "start", "cancel", "approve_own", "metrics", "learning", "budgets"]
 
 RIGHTS: Final[Mapping[Right, str]] = {
     "read": "VIEWER",  # own runs, and those on which the principal may decide
@@ -38,6 +38,7 @@ RIGHTS: Final[Mapping[Right, str]] = {
     "approve_own": "USER",  # decide on actions of own runs; a policy may forbid it to all
     "metrics": "VIEWER",  # counters of the server, without any particular run
     "learning": "ADMIN",  # loops and patterns, which belong to the machine
+    "budgets": "ADMIN",  # all budgets, and lifting one; own amounts need only "read"
 }
 """The lowest role that has each right, unless the operator's policy sets another."""
 

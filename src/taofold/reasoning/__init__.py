@@ -5,8 +5,9 @@ Each strategy is a frozen value of its options, called with a task. They compose
 imported.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from taofold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from taofold.reasoning.cot import FORMATS, Cot, Example
@@ -19,21 +20,6 @@ if TYPE_CHECKING:
     from taofold.reasoning.strategy_actions import tagent
     from taofold.reasoning.task import Offer, Output, Task
 
-_HOME = {
-    "FORMATS": "cot",
-    "Cot": "cot",
-    "Decompose": "decompose",
-    "Direct": "direct",
-    "Example": "cot",
-    "Inner": "nested",
-    "Offer": "task",
-    "Output": "task",
-    "Plan": "plan",
-    "SelfCorrect": "self_correct",
-    "Task": "task",
-    "react": "react_loop",
-    "tagent": "strategy_actions",
-}
 
 __all__ = [
     "FORMATS",
@@ -51,8 +37,17 @@ __all__ = [
     "tagent",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'taofold.reasoning' has no attribute {name!r}")
-    return getattr(import_module(f"taofold.reasoning.{_HOME[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "reasoning.cot": "Cot Example FORMATS",
+        "reasoning.decompose": "Decompose",
+        "reasoning.direct": "Direct",
+        "reasoning.nested": "Inner",
+        "reasoning.plan": "Plan",
+        "reasoning.react_loop": "react",
+        "reasoning.self_correct": "SelfCorrect",
+        "reasoning.strategy_actions": "tagent",
+        "reasoning.task": "Offer Output Task",
+    },
+)

@@ -1,15 +1,15 @@
-"""Judges the form of a turn by the rules of the loop (R1, R4, D3).
+"""Judges the form of a turn by the rules of the loop (R1, D3).
 
 `Demands` follows one `react` loop and judges the form of each readable turn. A lenient run checks
 the demands of its prompt that cannot be checked from the log later: a thought, its type, an
-exception after a failure, a rationale. A strict run also checks the aim, the reason, the
-extraction, the grounding and research steps. Pure. `react` decides if a turn is refused.
+exception after a failure, a rationale. A strict run also checks the aim, the reason, the extraction
+and research steps. Grounding is judged from the log (`core.grounding`) and refuses nothing. Pure.
+`react` decides if a turn is refused.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from taofold.core.grounding import TokenLedger, without_reference
+from taofold.core.effects import Lack
 from taofold.core.rule_names import (
     EXCEPTION,
     EXTRACTION,
@@ -18,31 +18,19 @@ from taofold.core.rule_names import (
     RATIONALE,
     REASON,
     RESEARCH,
-    UNGROUNDED,
     UNTYPED,
 )
 from taofold.core.rules import check_thought
-from taofold.core.vague_text import lacks_intent, lacks_reason
+from taofold.core.vague_text import is_blank, lacks_intent, lacks_reason
 from taofold.core.values import (
     FINISH,
     THOUGHT_PLACEHOLDER,
-    Action,
-    Message,
     Observation,
     Thought,
     ThoughtType,
 )
 from taofold.parsing import Call, Remark, Turn
 from taofold.reasoning.task import Task
-
-
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """A rule that a reply breaks, and the message about it for the model."""
-
-    rule: str
-    detail: str
-
 
 UNANSWERED = Lack(
     NO_THOUGHT, f'An answer needs a thought too: reply with a thought and the tool "{FINISH}".'
@@ -61,11 +49,6 @@ _REASONLESS = Lack(
     '"because".',
 )
 _EXTRACTIONLESS = Lack(EXTRACTION, 'Say in "learned" what the last results showed.')
-_UNGROUNDED = Lack(
-    UNGROUNDED,
-    "The thought refers to nothing that was observed: quote a concrete value, name or phrase from "
-    "an earlier observation.",
-)
 
 
 class Demands:
@@ -75,45 +58,17 @@ class Demands:
         self._task = task
         self._after_failure = False
         self._unextracted = False
-        self._ledger: TokenLedger | None = None
-        if task.strict:
-            # The same text that `core.grounding.ground_turns` treats as known before the first
-            # step.
-            goal = without_reference(task.goal, task.reference)
-            spoken = [message.text for message in task.history if message.role != "tool"]
-            self._ledger = TokenLedger(goal, task.instructions, *spoken)
 
-    def hear(self, messages: Iterable[Message]) -> None:
-        """Adds the text of users, which is not evidence."""
-        for message in messages:
-            self.said(message.text)
-
-    def said(self, text: str) -> None:
-        """Adds the text of the model, including refused replies."""
-        if self._ledger is not None:
-            self._ledger.said(text)
-
-    def saw(
-        self, number: int, actions: Sequence[Action], observations: Sequence[Observation]
-    ) -> None:
-        """Records the actions and observations of step `number`."""
+    def saw(self, observations: Sequence[Observation]) -> None:
+        """Records the observations of a step."""
         self._after_failure = any([o.status in ("failure", "timeout") for o in observations])
         # A key result named by the tool itself needs no extraction by the model.
         self._unextracted = any([o.auto or not o.extraction.strip() for o in observations])
-        if self._ledger is None:
-            return
-        for action in actions:
-            self._ledger.said([action.parameters, action.rationale])
-        for observation in observations:
-            self._ledger.observed(number, [observation.result, observation.extraction])
 
-    def judge(
-        self, number: int, turn: Turn, calls: Sequence[Call]
-    ) -> tuple[Thought, tuple[Lack, ...]]:
-        """Returns the thought of step `number`, and the rules that its turn breaks.
+    def judge(self, turn: Turn, calls: Sequence[Call]) -> tuple[Thought, tuple[Lack, ...]]:
+        """Returns the thought of a turn, and the rules that the turn breaks.
 
         Args:
-            number: The step that the turn would be, from 1.
             turn: A turn with an action.
             calls: Its calls without `finish`.
         """
@@ -124,7 +79,7 @@ class Demands:
             thought = Thought(content, self._inferred, synthesized=True)
             return thought, (_THOUGHTLESS, *self._of_calls(thought, calls))
         thought, lacks = self._typed(remark)
-        lacks += [*self._of_content(number, thought, acts=bool(calls))]
+        lacks += [*self._of_content(thought, acts=bool(calls))]
         return thought, (*lacks, *self._of_calls(thought, calls))
 
     @property
@@ -151,10 +106,9 @@ class Demands:
         )
         return thought, lacks
 
-    def _of_content(self, number: int, thought: Thought, *, acts: bool) -> Iterable[Lack]:
+    def _of_content(self, thought: Thought, *, acts: bool) -> Iterable[Lack]:
         """Yields the rules that an existing thought breaks in a strict run."""
-        ledger = self._ledger
-        if ledger is None:
+        if not self._task.strict:
             return
         if lacks_intent(thought.content):
             yield _AIMLESS
@@ -162,12 +116,8 @@ class Demands:
         if acts and not thought.because and lacks_reason(thought.content):
             yield _REASONLESS
         # A native call has no field for an extraction.
-        if self._unextracted and not self._task.native and not thought.learned.strip():
+        if self._unextracted and not self._task.native and is_blank(thought.learned):
             yield _EXTRACTIONLESS
-        grounding = ledger.judge(number, thought)
-        # Without a concrete observation there is nothing to quote.
-        if grounding.eligible and not grounding.grounded and ledger.has_learnt:
-            yield _UNGROUNDED
 
     def _of_calls(self, thought: Thought, calls: Sequence[Call]) -> Iterable[Lack]:
         task = self._task

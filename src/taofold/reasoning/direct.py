@@ -174,20 +174,14 @@ def answer(
     """Asks only for a value of the task's output type."""
     output = task.output
 
-    def read(reply: Reply) -> Parsed[object] | Unparsed:
-        if not output.text:
-            return output.read(reply.text)
-        parsed: Parsed[str] | Unparsed = parse(
-            reply.text, str, finish_reason=reply.finish or None
-        )  # a reasoning model's thinking is not part of its answer
-        return parsed if isinstance(parsed, Unparsed) else output.read(parsed.value)
-
-    rules = "Reply with the answer itself and nothing else."
-    if not output.text:
-        rules = f"Reply with one JSON value of this type and nothing else: {output.rendered()}"
+    rules = "Reply with the answer itself and nothing else." if output.text else task.typed_answer()
     conversation = task.opening(rules, text, heard)
     return (
         yield from ask_for(
-            read, conversation, attempts=task.attempts, role=role, schema=output.schema
+            output.read_reply,
+            conversation,
+            attempts=task.attempts,
+            role=role,
+            schema=output.schema,
         )
     )

@@ -168,6 +168,11 @@ _FINAL: Final = ("denied", "expired", *_LIMITS, "unresolved", "skipped")
 """Refusals that a retry by the executor cannot fix."""
 
 
+_STEPS: Final = "max_steps"
+_EVALUABLE: Final = (_STEPS, "max_tool_calls")
+"""Limits that leave room for an evaluation and the answer after it."""
+
+
 class _Ended(Exception):
     """Ends the strategy with this answer."""
 
@@ -191,21 +196,18 @@ class Execution:
         self.failed = False
         """True if the last step failed. The next thought is then an exception."""
 
-    def turn(self, *, tools: bool = True, last: bool = False) -> Strategy[Outlook]:
+    def turn(self, *, evaluates: bool = False, last: bool = False) -> Strategy[Outlook]:
         """Opens a turn. A limit that is near ends the run, unless this may be the last turn.
 
         Args:
-            tools: True if the next effects need tools. If False, exhausted tool calls do not end
-                the run.
+            evaluates: True for an evaluation. It needs no tools, and it may be the last step.
             last: True if this may be the last turn.
         """
         outlook = yield from begin()
         self.heard += outlook.heard
         if outlook.stop:
             raise _Ended(Answer(None, outlook.stop))
-        if outlook.wrap_up == "max_tool_calls" and not tools:
-            return outlook
-        if outlook.wrap_up and not last:
+        if outlook.wrap_up and not last and not (evaluates and outlook.wrap_up in _EVALUABLE):
             # The remaining turn is used for the answer, not for another plan.
             yield from self.finish(outlook.wrap_up)
         return outlook
@@ -517,7 +519,7 @@ class _Planning(Execution):
                 yield from self.mend(listed[id_])
 
     def _evaluate(self) -> Strategy[None]:
-        yield from self.turn(tools=False)
+        outlook = yield from self.turn(evaluates=True)
         got = yield from self.ask(
             "evaluator", EVALUATOR, typed_reader(Evaluation), EVALUATION_SCHEMA
         )
@@ -525,13 +527,15 @@ class _Planning(Execution):
             yield failure("evaluate", got.error, {"cycle": len(self.plans)})
             self.failed = True
             # A missing verdict is a rejection: an unreadable evaluator must not let anything pass.
-            self._reject(Evaluation(achieved=False, feedback="the evaluator gave no verdict"))
-            return
-        verdict: Evaluation = got.value
-        yield self._step("evaluate", verdict.reasoning, "reasoning", verdict)
-        if verdict.achieved:
-            yield from self.finish("")
+            verdict = Evaluation(achieved=False, feedback="the evaluator gave no verdict")
+        else:
+            verdict = got.value
+            yield self._step("evaluate", verdict.reasoning, "reasoning", verdict)
+            if verdict.achieved:
+                yield from self.finish("")
         self._reject(verdict)
+        if outlook.wrap_up == _STEPS:
+            yield from self.finish(_STEPS)
 
     def _reject(self, verdict: Evaluation) -> None:
         self.rejected += 1

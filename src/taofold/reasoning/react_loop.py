@@ -14,7 +14,19 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from taofold.core.content import ToolCall
-from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Outlook, Strategy, note
+from taofold.core.effects import (
+    Act,
+    Answer,
+    Ask,
+    Assess,
+    Begin,
+    Halt,
+    HandOff,
+    Lack,
+    Outlook,
+    Strategy,
+    note,
+)
 from taofold.core.reply import is_cut
 from taofold.core.rule_names import NO_ACTION
 from taofold.core.rules import fingerprint
@@ -33,8 +45,9 @@ from taofold.parsing import (
 )
 from taofold.parsing.decision import names_a_tool
 from taofold.parsing.outcome import BESIDE, OPEN_END, REPEATED
+from taofold.reasoning import compaction
 from taofold.reasoning.conversation import BROKEN, REFUSED, Talk, withheld
-from taofold.reasoning.demands import UNANSWERED, Demands, Lack
+from taofold.reasoning.demands import UNANSWERED, Demands
 from taofold.reasoning.task import Task
 
 
@@ -64,6 +77,8 @@ _HALF_A_CALL = (
     "The reply names a tool and is no call that could be read. To call the tool, send the call "
     "alone; to answer with this data, call finish."
 )
+_EMPTY = "Your reply was empty. Send the answer."
+_ONE_HAND_OFF = "not done: one reply can hand over once, and %s comes first"
 PAUSES = 10
 """The most times a provider may pause one turn."""
 GAVE_UP = "the agent says that it did not reach the goal"
@@ -124,10 +139,9 @@ class _Attempts:
     accepts the reply and records the violation, so that weak models can continue.
     """
 
-    def __init__(self, task: Task, talk: Talk, demands: Demands, step: int) -> None:
+    def __init__(self, task: Task, talk: Talk, demands: Demands) -> None:
         self._task, self._talk = task, talk
         self._demands = demands
-        self._step = step
         self._demanded: set[str] = set()
         self.withdrawn = ""
         """The tools that the model still called in a turn without tools."""
@@ -144,9 +158,8 @@ class _Attempts:
         while left:
             left -= 1
             reply: Reply = yield from self._ask(toolless)
-            self._demands.said(reply.text)
             if reply.finish == "overflow":
-                if not (yield from _compact(self._talk)):
+                if not (yield from _compact(self._talk, last=toolless)):
                     return Lost("the conversation does not fit the model's context window")
                 # The overflow used up one attempt, so folding cannot repeat without end.
                 continue
@@ -194,7 +207,11 @@ class _Attempts:
                 tools=self._talk.offered(),
                 schema=self._talk.form(toolless),
                 allowed=self._talk.allowed(toolless),
+                deferred=self._talk.deferred,
+                search=self._task.search if self._talk.deferred else "",
             )
+            if reply.found:
+                self._talk.find(reply.found)
             pauses += 1
             if reply.finish != "pause" or pauses == PAUSES:
                 return reply
@@ -204,6 +221,8 @@ class _Attempts:
         """Reads the reply without applying the rules of the loop."""
         if reply.finish in BROKEN:
             return _Broken(reply.finish, BROKEN[reply.finish])
+        if not reply.calls and self._talk.plain:
+            return self._read_plain(reply)
         if reply.calls:
             text = reply.text.strip()
             remark = Remark(text) if text else None
@@ -228,6 +247,17 @@ class _Attempts:
         if isinstance(read, Prose):
             return self._read_prose(reply, read.text)
         return self._read_bare_value(reply, read) or _Broken("unreadable", read.feedback)
+
+    def _read_plain(self, reply: Reply) -> Taken | _Broken:
+        """Returns the whole text of a reply as the answer."""
+        if not reply.text.strip():
+            return _Broken("empty", _EMPTY)
+        accepted = self._task.output.read_reply(reply)
+        if isinstance(accepted, Unparsed):
+            return _Broken("output", accepted.feedback)
+        if self._task.output.text:
+            return _prose(reply, accepted.value, accepted.value, accepted.value)
+        return self._answered(reply, "", accepted.value)
 
     def _read_prose(self, reply: Reply, text: str) -> Taken | _Broken:
         """Returns a reply without a call as the answer, if the task's type accepts it."""
@@ -266,11 +296,12 @@ class _Attempts:
     ) -> Strategy[Taken | _Refused]:
         """Accepts a turn and records the rules it breaks, or refuses it if a rule is demanded."""
         # The last turn is not refused for its form: there may be no call left to ask again.
-        if self._task.strict and not toolless:
-            due = tuple([lack for lack in lacks if lack.rule not in self._demanded])
-            if due:
-                return _Refused(due)
-        for lack in lacks:
+        demanding = self._task.strict and not toolless
+        due = [lack for lack in lacks if demanding and lack.rule not in self._demanded]
+        judged: Assess = yield Assess(tuple(due or lacks), bool(due))
+        if judged.refused:
+            return _Refused(judged.lacks)
+        for lack in judged.lacks:
             yield from note("violation", rule=lack.rule, detail=lack.detail[:500])
         return taken
 
@@ -295,7 +326,7 @@ class _Attempts:
                 yield from note("violation", rule="tools_withdrawn", detail=detail)
                 others = []
 
-        thought, lacks = self._demands.judge(self._step, turn, others)
+        thought, lacks = self._demands.judge(turn, others)
         if finish is not None and not others:
             finished = self._finish(reply, thought, to_action(finish, turn.repairs))
             if isinstance(finished, _Broken):
@@ -398,6 +429,11 @@ class OwnActions(Protocol):
     last: tuple[str, ...]
     """The actions that may also be called in the last turn."""
 
+    @property
+    def shortfall(self) -> str:
+        """Why the goal is not reached yet, or ""."""
+        ...
+
     def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
         """Yields effects; returns an observation for each of its own `actions`, else None."""
         ...
@@ -411,28 +447,37 @@ class OwnActions(Protocol):
         ...
 
 
-def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
+def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer | HandOff]:
     """Runs turns until the model finishes, a limit is reached, or no reply can be read.
 
-    `system` answers the strategy's own actions; without it there are none.
+    `system` answers the strategy's own actions; without it there are none. A successful call of a
+    tool that hands over to another agent ends the loop too.
     """
     talk = Talk(task, () if system is None else system.last)
     demands = Demands(task)
     forbidden = ""
-    number = 0
+    number = talk.steps
     try:
         while True:
             outlook: Outlook = yield Begin()
             if outlook.stop:
-                return Answer(None, outlook.stop)
+                return Answer(None, outlook.stop, "" if system is None else system.shortfall)
             if not outlook.wrap_up:  # the limit was raised in the meantime
                 forbidden = ""
             # Before the turn is opened: new steering messages must not be folded away.
             if talk.crowded:
-                yield from _compact(talk)
+                calls = yield from _summarise(talk, last=bool(outlook.wrap_up))
+                yield from _fold(talk)
+                if calls:
+                    # The call may have made this turn the last one.
+                    later: Outlook = yield Begin()
+                    outlook = replace(later, heard=(*outlook.heard, *later.heard))
+                    if outlook.stop:
+                        return Answer(
+                            None, outlook.stop, "" if system is None else system.shortfall
+                        )
             talk.open(outlook)
-            demands.hear(outlook.heard)
-            attempts = _Attempts(task, talk, demands, number + 1)
+            attempts = _Attempts(task, talk, demands)
             taken = yield from attempts.run(outlook)
             if isinstance(taken, Lost):
                 wrap_up = forbidden or outlook.wrap_up
@@ -447,7 +492,11 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
                     stop = (forbidden or outlook.wrap_up) if needed else taken.final
                 return Answer(taken.answer, stop, taken.failed)
             number += 1
-            local = () if system is None else (yield from system.observed(taken.actions))
+            local = (
+                _surplus(task, taken.actions)
+                if system is None
+                else (yield from system.observed(taken.actions))
+            )
             observations: tuple[Observation, ...] = yield Act(taken.thought, taken.actions, local)
             if system is not None:
                 system.saw(taken.actions, observations)
@@ -456,14 +505,64 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
                     return ended
             if any([observation.refused == "limit" for observation in observations]):
                 forbidden = "max_tool_calls"
-            demands.saw(number, taken.actions, observations)
+            demands.saw(observations)
             talk.tell(number, taken.reply, taken.kept, taken.actions, observations)
+            hand_off = _handed(talk, taken.actions, observations)
+            if hand_off is not None:
+                return hand_off
     except Halt as halt:
         return Answer(None, halt.reason)
 
 
-def _compact(talk: Talk) -> Strategy[bool]:
-    """Folds older observations and records it; returns False if nothing is left to fold."""
+def _surplus(task: Task, actions: Sequence[Action]) -> tuple[Observation | None, ...]:
+    """Returns refusals of all hand-offs of a batch but the first, None for its other calls."""
+    calls = [index for index, action in enumerate(actions) if action.tool in task.successors]
+    if len(calls) < 2:
+        return ()
+    refused = Observation(_ONE_HAND_OFF % actions[calls[0]].tool, "failure", refused="repeated")
+    return tuple([refused if index in calls[1:] else None for index in range(len(actions))])
+
+
+def _handed(
+    talk: Talk, actions: Sequence[Action], observations: Sequence[Observation]
+) -> HandOff | None:
+    """Returns the hand-off that a step has made, or None."""
+    for action, observation in zip(actions, observations, strict=True):
+        agent = talk.task.successors.get(action.tool)
+        if agent is not None and observation.status == "success":
+            reason = action.parameters.get("reason")
+            return HandOff(agent, reason if isinstance(reason, str) else "", talk)
+    return None
+
+
+def _compact(talk: Talk, *, last: bool) -> Strategy[bool]:
+    """Shortens older steps and records it; returns False if nothing is left to shorten."""
+    yield from _summarise(talk, last=last)
+    return (yield from _fold(talk))
+
+
+def _summarise(talk: Talk, *, last: bool) -> Strategy[bool]:
+    """Asks the compactor for a summary of older steps; returns whether it was asked.
+
+    A last turn keeps its call for the answer. If there is no summary, the steps are folded.
+    """
+    task = talk.task
+    steps = talk.to_summarise() if task.compaction == "summary" and not last else []
+    if not steps:
+        return False
+    request = compaction.request(task.goal, talk.summary, steps, task.budget)
+    reply: Reply = yield request
+    # A hook's message stays for the run, also if it came before this call.
+    talk.adopt(request.conversation)
+    summary, reason = compaction.read_summary(reply, task.budget)
+    talk.summarise(summary)
+    if reason:
+        yield from note(compaction.FAILED, reason=reason)
+    return True
+
+
+def _fold(talk: Talk) -> Strategy[bool]:
+    """Replaces older steps and records it; returns False if nothing is left to replace."""
     folded = talk.compact()
     if folded is None:
         return False

@@ -2,7 +2,7 @@
 
 The model calls them by name like tools; the models in the roles planner, evaluator and finalizer
 answer them. Their results enter the state's data under `plan`, `achieved`, `evaluation` and
-`summary`. A positive evaluation ends the run; after `rejections` negative ones it ends as not
+`summary`. A positive evaluation ends the run; after `REJECTIONS` negative ones it ends as not
 achieved. `tagent` is the strategy that offers all three. Knows nothing about the loop around it.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from taofold.core.effects import Answer, Strategy, note
+from taofold.core.effects import Answer, HandOff, Strategy, note
 from taofold.core.values import Action, Observation, Thought
 from taofold.reasoning.direct import Read, Reader, Unread, answer, ask_for, typed_reader
 from taofold.reasoning.nested import closing
@@ -59,15 +59,19 @@ class SystemActions:
     Example: `local = yield from system.observed(actions)`, then `Act(thought, actions, local)`.
     """
 
-    def __init__(self, task: Task, names: Sequence[str], *, rejections: int = REJECTIONS) -> None:
+    def __init__(self, task: Task, names: Sequence[str]) -> None:
         self.task, self.names = task, frozenset(names)
         # An evaluation may be the last action of a run; a plan or summary never is.
         self.last: tuple[str, ...] = ("evaluate",) if "evaluate" in self.names else ()
-        self.rejections = rejections
         self.achieved = False
         self.objections: list[str] = []
         self._calls: dict[str, PlannedTask] = {}
         self._seen: dict[str, Observation] = {}
+
+    @property
+    def shortfall(self) -> str:
+        """The evaluator's last objection, or ""."""
+        return f"not achieved: {self.objections[-1]}" if self.objections else ""
 
     def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
         """Returns an observation for each of the strategy's own `actions`, else None."""
@@ -103,7 +107,7 @@ class SystemActions:
             thought = Thought("The answer from the results.", "synthesis", synthesized=True)
             yield closing(thought, got.value, self.task.output)
             return Answer(got.value, "criteria_met")
-        if len(self.objections) >= self.rejections:
+        if len(self.objections) >= REJECTIONS:
             why = self.objections[-1]
             error = f"not achieved after {len(self.objections)} rejections: {why}"
             return Answer(None, error=error)
@@ -168,7 +172,7 @@ class SystemActions:
         return question(self.task.goal, results, *words)
 
 
-def tagent(task: Task, names: Sequence[str] = tuple(SYSTEM_ACTIONS)) -> Strategy[Answer]:
+def tagent(task: Task, names: Sequence[str] = tuple(SYSTEM_ACTIONS)) -> Strategy[Answer | HandOff]:
     """ReAct whose model may also call TAgent's `plan`, `evaluate` and `summarize`.
 
     Args:

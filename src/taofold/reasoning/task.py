@@ -5,21 +5,34 @@ reply, the opening of a conversation, the notice before a limit. `Output` descri
 checks an answer. Knows nothing about models, policy or storage.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json
 
 from taofold.core.content import Content, Conversation, Part, TextPart, media_of, text_with_media
-from taofold.core.json_values import render
-from taofold.core.values import ASK_USER, FINISH, THOUGHT_TYPES, Message, Sideeffect
-from taofold.parsing import Parsed, Unparsed, render_schema
+from taofold.core.json_values import is_object, render
+from taofold.core.values import (
+    ASK_USER,
+    FINISH,
+    THOUGHT_TYPES,
+    Compaction,
+    Message,
+    Observation,
+    Reply,
+    Searcher,
+    Sideeffect,
+)
+from taofold.parsing import Parsed, Unparsed, parse, render_schema
 from taofold.parsing.protocol_keys import FINISH_KEYS, REMARK_KEYS
 from taofold.parsing.schema.target import typed_value
 from taofold.parsing.typed import parse_with_source
+
+if TYPE_CHECKING:
+    from taofold.reasoning.conversation import Talk
 
 # For English and JSON; `core.content` uses the same figure for images.
 CHARS_PER_TOKEN: Final = 3.8
@@ -39,10 +52,10 @@ you change. Never repeat a failed action unchanged.
 - When it cannot be reached: the same with "success": false beside the answer that says why."""
 _LEARNED: Final = '"learned": "<what the last results showed>", '
 NATIVE: Final = """\
-Before each tool call say in a sentence or two what you conclude and why this call is next; \
-quote concrete values from earlier results. Never invent a tool's result. \
-After a failure say why it failed and what you change; never repeat a failed call unchanged."""
+Before each tool call say in a sentence what you conclude, with concrete values from earlier \
+results, and why this call is next. After a failure say why it failed and what you change."""
 """The end of the instructions for a model that calls tools natively."""
+_FINISH: Final = f"When you are done, call {FINISH} with the answer."
 _RESEARCH: Final = ", research (look things up; change nothing in that step)"
 _ASK_USER: Final = (
     '\n- To ask the person: "action": {"tool": "ask_user", "parameters": {"question": "…"}}'
@@ -69,12 +82,20 @@ _QUESTION: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Offer:
-    """A tool as a strategy sees it: `schema` is the JSON Schema of its parameters."""
+    """A tool as a strategy sees it: `schema` is the JSON Schema of its parameters.
+
+    Results of a `pinned` tool stay complete when older steps are shortened. A `deferred` tool is
+    offered only after a call of `search_tools` has found it. A call of a tool with `hands_to` makes
+    the agent of this name the active one.
+    """
 
     name: str
     description: str
     schema: dict[str, Any]
     effect: Sideeffect = "once"
+    pinned: bool = False
+    deferred: bool = False
+    hands_to: str = ""
 
     @cached_property
     def signature(self) -> str:
@@ -134,6 +155,14 @@ class Output:
         if isinstance(read, Unparsed):
             return read
         return Parsed(self.keep(read.plain, read.value), read.repairs)
+
+    def read_reply(self, reply: Reply) -> Parsed[Any] | Unparsed:
+        """Reads an answer that is a whole reply. Text is kept as it is, without reasoning."""
+        finish_reason = reply.finish or None
+        if not self.text:
+            return self.read(reply.text, finish_reason)
+        read: Parsed[str] | Unparsed = parse(reply.text, str, finish_reason=finish_reason)
+        return read if isinstance(read, Unparsed) else self.read(read.value)
 
     def keep(self, accepted: Any, value: Any) -> Any:
         """Keeps the typed value of an accepted answer for the next `load`. Returns the answer."""
@@ -231,7 +260,8 @@ class Task:
     """The input of every strategy.
 
     `attempts` bounds the replies per turn. `window` is the model's context in tokens. `native` is
-    True if the model calls tools natively. `research` enables the seventh thought type.
+    True if the model calls tools natively, and False for the text protocol (`is_native`).
+    `research` enables the seventh thought type.
     """
 
     goal: str
@@ -247,26 +277,37 @@ class Task:
     research: bool = False
     attempts: int = 3
     native: bool = False
+    enforces_schema: bool = False
+    """True if the model's provider enforces the JSON Schema of an answer."""
     window: int = 8192
     reserve: int = 1024
     """Tokens kept free for the reply."""
     history: tuple[Message, ...] = ()
     ask_user: bool = False
     """True if the reserved action `ask_user` is offered."""
+    compaction: Compaction = "fold"
+    """How older steps are shortened near the end of the window."""
+    search: Searcher = ""
+    """The side that searches deferred tools, if the model can load what was found."""
+    notes: str = ""
+    """The digest of a notebook: data that is shown before the goal. "" = there is none."""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The initial state of the run, for strategies that read it. JSON."""
+    past: "Talk | None" = None
+    """The conversation of the agent that handed the run over. None: the goal begins it."""
 
     @property
     def content(self) -> Content:
-        """The goal as a message, with its media."""
+        """The goal as a message, with its media, after the notes."""
         # If redaction changed the text, the recorded goal is used, with the same media.
-        if not self.parts or text_with_media(self.parts) == self.goal:
-            return self.parts or self.goal
+        if self.parts and text_with_media(self.parts) == self.goal:
+            return (TextPart(self.notes), *self.parts) if self.notes else self.parts
         return self.with_media(self.goal)
 
     def with_media(self, text: str) -> Content:
-        """Returns `text` followed by the media of the goal."""
+        """Returns `text` after the notes, followed by the media of the goal."""
         media = tuple(media_of(self.parts))
+        text = self.notes + text
         return (TextPart(text), *media) if media else text
 
     @property
@@ -274,6 +315,12 @@ class Task:
         """The names that a model may call."""
         reserved = (FINISH, "ask_user") if self.ask_user else (FINISH,)
         return (*[offer.name for offer in self.offers], *reserved)
+
+    @cached_property
+    def plain(self) -> bool:
+        """True if the text of a reply is the answer: the model has nothing to call."""
+        calls = bool(self.offers) or self.ask_user
+        return self.native and not calls and (self.output.text or self.enforces_schema)
 
     @cached_property
     def schemas(self) -> dict[str, dict[str, Any]]:
@@ -285,9 +332,20 @@ class Task:
         """The JSON Schemas of the parameters of all callable names, `finish` included."""
         return self.schemas | {FINISH: self.output.finish_schema()}
 
+    @cached_property
+    def successors(self) -> dict[str, str]:
+        """The agents that a call makes the active ones, by tool."""
+        return {offer.name: offer.hands_to for offer in self.offers if offer.hands_to}
+
+    @cached_property
+    def deferred(self) -> frozenset[str]:
+        """The names of the tools that are offered only after they were found."""
+        return frozenset([offer.name for offer in self.offers if offer.deferred])
+
     def tool_lines(self) -> str:
-        """Returns the offered tools, one line each."""
-        return "\n".join([offer.signature for offer in self.offers]) or "(none)"
+        """Returns the tools that are offered at first, one line each."""
+        lines = [offer.signature for offer in self.offers if not offer.deferred]
+        return "\n".join(lines) or "(none)"
 
     def system_prompt(self) -> str:
         """Returns instructions, tools and protocol."""
@@ -296,35 +354,42 @@ class Task:
             if self.offers:
                 parts.append(NATIVE)
             if not self.output.text:
-                parts.append(
-                    f"When you are done call {FINISH} with an answer of this type: "
-                    f"{self.output.rendered()}"
-                )
+                parts.append(self.typed_answer() if self.plain else _FINISH)
             return "\n\n".join(parts)
         if self.offers:
-            parts.append("Tools:\n" + "\n".join([offer.signature for offer in self.offers]))
+            parts.append(f"Tools:\n{self.tool_lines()}")
         answer = '"<text>"' if self.output.text else f"<{self.output.rendered()}>"
         learned = _LEARNED if self.strict else ""
         form = _FORM % (learned, _RESEARCH if self.research else "", answer)
         parts.append(form + (_ASK_USER if self.ask_user else ""))
         return "\n\n".join(parts)
 
+    def typed_answer(self) -> str:
+        """Returns the rule for a reply that is a value of the output's type."""
+        rendered = self.output.rendered()
+        return f"Reply with one JSON value of this type and nothing else: {rendered}"
+
     def wrap_up(self, kept: Sequence[str] = ()) -> str:
         """Returns the notice that opens the last turn. `kept` may still be called."""
         call = "" if self.native else f' with "tool": "{FINISH}"'
         return WRAP_UP % (call + "".join([f", or call {name}" for name in kept]))
 
-    def reply_schema(self, *, kept: Sequence[str] | None = None) -> dict[str, Any]:
+    def reply_schema(
+        self, *, kept: Sequence[str] | None = None, found: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Returns the schema of one thought and one action out of those on offer.
 
         Args:
             kept: The only names that may be called besides `finish`; None = all.
+            found: Deferred tools that were found.
         """
         finish = self.output.finish_schema()
         definitions = dict(finish.pop("$defs", {}))
         offered: list[tuple[str, dict[str, Any]]] = []
         for offer in self.offers:
             if kept is not None and offer.name not in kept:
+                continue
+            if offer.deferred and offer.name not in found:
                 continue
             schema = dict(offer.schema)
             own: dict[str, Any] = schema.pop("$defs", {})
@@ -374,6 +439,26 @@ class Task:
         """The characters of conversation that fit the window."""
         # In a small window at most a quarter is reserved for the reply.
         return int((self.window - min(self.reserve, self.window // 4)) * CHARS_PER_TOKEN)
+
+
+def is_native(*, calls: bool, offers: bool, strict: bool) -> bool:
+    """Returns whether a model gets no text protocol.
+
+    A strict run without tools keeps the protocol: it demands a thought before the answer.
+
+    Args:
+        calls: True if the model calls tools natively.
+        offers: True if tools are offered.
+        strict: True if the run is strict.
+    """
+    return calls and (offers or not strict)
+
+
+def found_tools(observation: Observation) -> list[str]:
+    """Returns the names in a result of `search_tools`."""
+    result: Any = observation.result
+    tools: Any = result.get("tools") if is_object(result) else None
+    return [str(name) for name in tools] if is_object(tools) else []
 
 
 def _hides(schema: Any) -> bool:

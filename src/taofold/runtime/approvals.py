@@ -11,7 +11,7 @@ edits hold no secrets and fit the tool. Questions of tools and of `ask_user` tak
 import asyncio
 import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn, cast
 
@@ -19,13 +19,22 @@ import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
+from taofold.core.errors import ReplayDiverged
 from taofold.core.json_values import copied, is_object
 from taofold.core.text import error_text, utf8
-from taofold.core.values import ASK_USER, Action, Deciders, Observation, Tier, Verdict
+from taofold.core.values import (
+    ASK_USER,
+    Action,
+    Deciders,
+    Observation,
+    Principal,
+    Tier,
+    Verdict,
+)
 from taofold.foreign_code import contained
 from taofold.policy import Ruling, digest
 from taofold.policy.policy import refusal
-from taofold.policy.redaction import Redactor
+from taofold.policy.redaction import MARK, Redactor
 from taofold.runtime.ledger import Ledger, Park, call_place
 from taofold.runtime.redaction import is_masked, mask_places, redact_json
 from taofold.runtime.setup import Approval, Decision, DecisionWord, cut_preview
@@ -51,6 +60,8 @@ _EDITED_IN_PLACE: Final = (
 )
 MOST_VOIDED: Final = 8
 """Maximum number of repeated questions about one call."""
+_OWNER: Final = Principal().id
+"""The id of the owner of a process, who may decide in another name."""
 _NEVER_THE_SAME: Final = (
     "it was not called: each time a person approved it, it would have done something else by then"
 )
@@ -93,6 +104,8 @@ class OpenQuestion:
         self.text, self.request = text, request
         self.behind: tuple[OpenQuestion, ...] = ()
         """Questions about later calls of the same step, which are asked already."""
+        self.changed = False
+        """True if a hook changed the action, which the question then records."""
         self._voided = 0
         self._asked: _Asked | None = None
         self._resolved: e.Resolved | None = None
@@ -163,6 +176,7 @@ class OpenQuestion:
             preview=self._preview(),
             # The real clock, read once: the recorded value stays.
             expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
+            action=self.action if self.changed else None,
             request=self.request,
             attempt=recorded.attempt if recorded is not None else self._attempts(),
             deciders=self._deciders(),
@@ -177,7 +191,7 @@ class OpenQuestion:
                 policy=recorded.policy,
                 preview=recorded.preview,
                 attempt=recorded.attempt,
-                deciders=recorded.deciders,
+                deciders=self._derived_deciders(recorded),
             )
         else:
             ledger.recording.overrule(self.key, self.index, "ask")
@@ -198,6 +212,16 @@ class OpenQuestion:
             return None
         return self.ledger.setup.policy.deciders(self.tool.name, self.tool.role)
 
+    def _derived_deciders(self, recorded: e.Decided) -> Deciders | None:
+        """Returns the recorded deciders; in an exact replay the derived ones, if they follow."""
+        now, stored, setup = self._deciders(), recorded.deciders, self.ledger.setup
+        if not self.ledger.recording.exact or recorded.policy != setup.policy.version:
+            return stored
+        if now is None or stored is None or now.own is None or stored.own is None:
+            return now
+        # The role of `approve_own` does not belong to the version of a policy.
+        return replace(now, own=stored.own)
+
     async def _resolve(self, asked: _Asked) -> e.Resolved:
         """Returns the resolution: recorded, or from the inbox, by expiry, or from the callback."""
         ledger, event = self.ledger, asked.event
@@ -207,6 +231,8 @@ class OpenQuestion:
             return self._void_if_changed(event, early) or early
         recorded = ledger.recording.recall_next(e.Resolved, key, index)
         if recorded is not None:
+            if ledger.recording.exact:
+                self._check_answer(event, recorded)
             voided = ledger.recording.event(e.Resolved, key, index)
             # The void directly follows the decision that it revokes: both count, in this order.
             if voided is not None and voided.verdict == "void":
@@ -231,6 +257,37 @@ class OpenQuestion:
 
         ledger.put(resolved)
         return self._void_if_changed(event, resolved) or resolved
+
+    def _check_answer(self, asked: e.Decided, recorded: e.Resolved) -> None:
+        """Raises `ReplayDiverged` if the recorded answer cannot be one to the question."""
+        setup = self.ledger.setup
+        derived = self._as_recorded(asked, recorded)
+        if not self.ledger.recording.agree(recorded, derived):
+            raise ReplayDiverged(asked.key, recorded, derived)
+        if recorded.verdict == "expired" and not asked.expires_at:
+            raise ReplayDiverged(asked.key, recorded, "no expiry: the question has none")
+        # Another policy may have ranked the roles, so only the facts that need no rank count.
+        levels = setup.policy.roles if asked.policy == setup.policy.version else None
+        why = unfounded(asked, recorded, setup.principal, levels)
+        if why:
+            wanted = f"no decision by {recorded.by!r}: {why}"
+            raise ReplayDiverged(asked.key, recorded, wanted)
+
+    def _as_recorded(self, asked: e.Decided, recorded: e.Resolved) -> e.Resolved:
+        """Returns the answer as it follows from the question and the choice of its decider."""
+        edited = recorded.action
+        if edited is not None:
+            edited = replace(self.action, parameters=edited.parameters)
+        derived = _resolution(
+            asked, recorded.verdict, recorded.by, recorded.reason, edited, self.tool
+        )
+        return replace(
+            derived,
+            imported=recorded.imported,
+            masked=recorded.masked,
+            principal=recorded.principal,
+            deciders=recorded.deciders,
+        )
 
     def _hear(self) -> None:
         """Records a posted decision before this question's turn.
@@ -308,9 +365,7 @@ class OpenQuestion:
         wrong = self._approval(asked).unfit(decision)
         if wrong:
             return wrong
-        if event.deciders is None or decision.by != requester.id:
-            return ""
-        return refusal(event.deciders, requester, requester, self.ledger.setup.policy.roles)
+        return _misnamed(event.deciders, decision.by, requester, self.ledger.setup.policy.roles)
 
     def _each(self, answer: Any) -> list[Decision]:
         """Returns the callback's answer as decisions on this question, or on all of its batch."""
@@ -449,7 +504,18 @@ class OpenQuestion:
             text, parameters = _form(parameters), None
         verdict = data.get("verdict", "allow")
         resolved = self._as_edited(event, verdict, signal.by, text, parameters)
-        return replace(resolved, masked=True) if data.get("masked") is True else resolved
+        masked = resolved.masked or data.get("masked") is True
+        return replace(resolved, masked=masked, **self._rights(data))
+
+    def _rights(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Returns the checked principal of a message and the deciders that permit it."""
+        rights: dict[str, Any] = {}
+        if data.get("principal") is not None:
+            shown = redact_json(self.ledger.setup.redactor, data["principal"])
+            rights["principal"] = msgspec.convert(shown, Principal)
+        if data.get("deciders") is not None:
+            rights["deciders"] = msgspec.convert(data["deciders"], Deciders)
+        return rights
 
     def _as_edited(
         self, asked: e.Decided, verdict: str, by: str, text: str, parameters: dict[str, Any] | None
@@ -550,6 +616,77 @@ def flaw(decision: Decision) -> str:
     if not is_object(parameters) or jsonable(parameters) != parameters:
         return f"edited parameters are a dict of JSON, not {quote(parameters)}"
     return ""
+
+
+def unfounded(
+    asked: e.Decided,
+    resolved: e.Resolved,
+    requester: Principal,
+    levels: Mapping[str, int] | None,
+) -> str:
+    """Returns why the records do not give the recorded decider the right to decide, or "".
+
+    Roles are those that the decision recorded: the log cannot tell who had them.
+
+    Args:
+        asked: The question.
+        resolved: Its resolution.
+        requester: The requester of the run.
+        levels: The order of roles; None: unknown, so that every role reaches every other.
+    """
+    by, permitted = resolved.principal, resolved.deciders
+    if resolved.imported or resolved.verdict in ("expired", "void"):
+        return ""
+    if by is None and permitted is not None:
+        return "its deciders are recorded without a principal"
+    if MARK in resolved.by and by is None:
+        return ""  # a mask hides the name that code of the run's process gave
+    # Only the owner of a process decides in the name of others.
+    names_other = by is not None and by.id == _OWNER and not is_bound(resolved.by, requester)
+    if by is not None and by.id != resolved.by and not names_other:
+        return f"the rights of {by.id!r} were checked"
+    if asked.deciders is None:
+        return ""
+    if by is None or permitted is None:
+        if resolved.verdict != "allow":
+            return ""
+        return _misnamed(asked.deciders, resolved.by, requester, levels)
+    # The policy of the deciding process may name others if that of the question names none.
+    if permitted != replace(asked.deciders, others=asked.deciders.others or permitted.others):
+        return "its deciders are not those of the question"
+    if by.id != requester.id and not asked.deciders.others:
+        levels = None  # the policy of the deciding process has ranked its role
+    # A mask may hide the requester.
+    names = [by, replace(by, id=requester.id)] if MARK in by.id else [by]
+    whys = [refusal(permitted, it, requester, levels or _equal(it, permitted)) for it in names]
+    return "" if "" in whys else whys[0]
+
+
+def _misnamed(
+    deciders: Deciders | None,
+    by: str,
+    requester: Principal,
+    levels: Mapping[str, int] | None,
+) -> str:
+    """Returns why code of the run's process may not allow in the name of `by`, or "".
+
+    The author of the code is responsible for the identity of other deciders.
+    """
+    if deciders is None or not is_bound(by, requester):
+        return ""
+    named = replace(requester, id=by)
+    return refusal(deciders, named, requester, levels or _equal(requester, deciders))
+
+
+def is_bound(by: str, requester: Principal) -> bool:
+    """Returns whether the rules for the requester or for agents apply to the name `by`."""
+    return by == requester.id or by.startswith("agent:")
+
+
+def _equal(by: Principal, deciders: Deciders) -> dict[str, int]:
+    """Returns an order in which every role reaches every other."""
+    named = (deciders.own, deciders.others, *deciders.roles, *by.roles)
+    return {role: 0 for role in named if role}
 
 
 def _form(filled: dict[str, Any]) -> str:

@@ -14,18 +14,19 @@ from dataclasses import replace as replace_fields
 from hashlib import blake2b
 from typing import Any, Final
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, Conflict, LogError, Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
-from taofold.core.values import ASK_USER, Principal
+from taofold.core.values import ASK_USER, Deciders, Principal
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
 from taofold.policy import Facts, Policy, digest
 from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor
-from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
+from taofold.runtime.approvals import VERDICTS, approval, flaw, is_bound, secret
 from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
 from taofold.runtime.inbox import environment_redactor
 from taofold.runtime.ownership import driven
@@ -183,13 +184,16 @@ async def decide(
     redactor = redactor or environment_redactor()
     try:
         request = await find(log, action_id)
-        await _check(log, request, decision, by, policy or Policy(), facts, now())
+        policy = policy or Policy()
+        principal = await _check(log, request, decision, by, policy, facts, now())
         sender = redactor.text(_decider(decision, by))
         request = replace_fields(request, tool=asked_tool(request, tools or {}))
         unusable = _unusable(request, decision, redactor)
         if unusable:
             raise Refused(unusable)
         data = {"seq": int(action_id.rpartition(":")[2]), **_message_data(decision, redactor)}
+        data["principal"] = redactor.json(to_builtins(principal))
+        data["deciders"] = to_builtins(_effective(request.deciders, policy))
         # The id is unique in the log: of two simultaneous decisions the second is refused here.
         if not await log.post(
             request.run, Signal(f"decide:{action_id}", "decide", sender, now(), data)
@@ -210,7 +214,8 @@ async def _check(
     policy: Policy,
     facts: Facts | None,
     at: int,
-) -> None:
+) -> Principal:
+    """Returns the principal whose rights permit the decision."""
     wrong = flaw(decision)
     if wrong:
         raise Refused(wrong)
@@ -226,6 +231,7 @@ async def _check(
         # Recorded now, or the run would wait for the next sweep although no decision is possible.
         await expire(log, await log.row(request.run), at)
         raise Refused(f"EXPIRED: the time to approve {request.action.tool!r} is over")
+    return principal
 
 
 def _decider(decision: Decision, by: Principal | None) -> str:
@@ -241,8 +247,15 @@ def _owner(named: str, requester: Principal) -> Principal:
 
     The rules for the requester and for agents also apply to decisions under their names.
     """
-    bound = named == requester.id or named.startswith("agent:")
-    return Principal(named, LOCAL.roles) if bound else LOCAL
+    return Principal(named, LOCAL.roles) if is_bound(named, requester) else LOCAL
+
+
+def _effective(deciders: Deciders | None, policy: Policy) -> Deciders | None:
+    """Returns the deciders of a question that is answered under the local policy."""
+    if deciders is None:
+        return None
+    # A policy without approvers does not restrict others: then the local policy's role applies.
+    return replace(deciders, others=deciders.others or policy.approvers)
 
 
 def _not_theirs(
@@ -253,11 +266,9 @@ def _not_theirs(
     The latter may be a child's, which is unknown here.
     """
     why = policy.may_decide(by, requester, facts, request.action.tool)
-    deciders = request.deciders
+    deciders = _effective(request.deciders, policy)
     if why or deciders is None:
         return why
-    # A policy without approvers does not restrict others: then the local policy's role applies.
-    deciders = replace(deciders, others=deciders.others or policy.approvers)
     return refusal(deciders, by, requester, policy.roles)
 
 
@@ -287,8 +298,9 @@ def _named(tools: Mapping[str, Tool], name: str, depth: int) -> Iterator[Tool]:
     if name in tools:
         yield tools[name]
     for tool in tools.values():
-        if depth and tool.agent is not None:
-            yield from _named(tool.agent.toolset, name, depth - 1)
+        agent = tool.agent or tool.successor
+        if depth and agent is not None:
+            yield from _named(agent.toolset, name, depth - 1)
 
 
 def _message_data(decision: Decision, redactor: Redactor) -> dict[str, Any]:
@@ -364,19 +376,24 @@ async def _write(
     idle = [replace(event, elapsed=0) for event in new]
     rows = [e.Record(row.run, len(records) + n, at, event) for n, event in enumerate(idle)]
     waits = status == "waiting"
+    return await _append_undriven(
+        log,
+        row,
+        rows,
+        disk=True,
+        status=status,
+        waiting_for=EXPIRED if waits else "",
+        wake_at=AT_ONCE if waits else 0,
+    )
+
+
+async def _append_undriven(log: Log, row: RunRow, records: list[e.Record], **changes: Any) -> bool:
+    """Appends to a run without a driver. False if a process claimed it since `row` was read."""
     try:
         # `epoch` is the one that was read: if another owner has claimed since, this raises
         # `Conflict`.
         claim = await log.claim(row.run, "", epoch=row.epoch)
-        await log.append(
-            row.run,
-            claim.epoch,
-            rows,
-            disk=True,
-            status=status,
-            waiting_for=EXPIRED if waits else "",
-            wake_at=AT_ONCE if waits else 0,
-        )
+        await log.append(row.run, claim.epoch, records, **changes)
     except Conflict:
         return False
     return True
@@ -403,20 +420,9 @@ async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
         return False
     # min of nothing gives -1 + 1 = 0, "not before a message". Else just after the first expiry.
     wake_at = min(ends, default=-1) + 1
-    try:
-        claim = await log.claim(row.run, "", epoch=row.epoch)
-        await log.append(
-            row.run,
-            claim.epoch,
-            [],
-            status="waiting",
-            waiting_for=row.waiting_for,
-            wake_at=wake_at,
-            # Closes the race with a message posted since the check above: then nothing is written.
-            if_quiet=True,
-        )
-    except Conflict:
-        return True
+    # `if_quiet` closes the race with a message posted since the check above: nothing is written.
+    changes = {"status": "waiting", "waiting_for": row.waiting_for, "wake_at": wake_at}
+    await _append_undriven(log, row, [], **changes, if_quiet=True)
     return True
 
 

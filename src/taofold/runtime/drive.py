@@ -17,9 +17,12 @@ from taofold.core.effects import (
     Act,
     Answer,
     Ask,
+    Assess,
     Begin,
     Fork,
     Halt,
+    HandOff,
+    Lack,
     Note,
     Outlook,
     Strategy,
@@ -29,6 +32,7 @@ from taofold.core.values import Message
 from taofold.foreign_code import contained
 from taofold.policy.limits import LIMIT_OF, REFUSED_ROW, STOP_REASON
 from taofold.runtime.endings import cancelled, failed, finished, stopped_by_denial
+from taofold.runtime.hand_off import hand_off
 from taofold.runtime.ledger import Cancelled, Denied, Ledger, Park
 from taofold.runtime.model_calls import ModelCall
 from taofold.runtime.recording import EndOfTape
@@ -53,6 +57,9 @@ class Drive(Ledger):
                 if isinstance(effect, Note):
                     self.note(key, effect)
                     result = None
+                    continue
+                if isinstance(effect, Assess):
+                    result = self.judged(key, effect)
                     continue
                 try:
                     result = await self.resolve(key, effect)
@@ -113,12 +120,16 @@ class Drive(Ledger):
             return ""
         for record in reversed(self.store.records):
             if isinstance(record.event, e.LimitHit) and record.event.limit == limit:
-                return self.budget.explained(record.event)
+                return self.allowance.explained(record.event)
         # A batch may exceed the limit of tool calls in a turn that another limit made the last.
-        return self.budget.explained(e.LimitHit(key="", limit=limit, value=1))
+        return self.allowance.explained(e.LimitHit(key="", limit=limit, value=1))
 
-    def resolve(self, key: str, effect: Begin | Ask | Act | Fork) -> Awaitable[Any]:
+    def resolve(self, key: str, effect: Begin | Ask | Act | Fork | HandOff) -> Awaitable[Any]:
         """Performs one effect."""
+        handed = None if isinstance(effect, HandOff) else self.recording.event(e.HandedOff, key)
+        if handed is not None:
+            # Another agent's records follow, which this agent's must never be taken for.
+            raise ReplayDiverged(key, handed.summary, type(effect).__name__)
         match effect:
             case Begin():
                 return self.begin(key)
@@ -128,6 +139,8 @@ class Drive(Ledger):
                 return ActionBatch(self, key, effect).perform()
             case Fork():
                 return self.fork(key, effect.branches)
+            case HandOff():
+                return hand_off(self, key, effect)
             case _:
                 assert_never(effect)
 
@@ -161,7 +174,7 @@ class Drive(Ledger):
             self.put(recorded)
             # As recorded: -1 makes the turn the last one, 1 forbids it.
             return (None, recorded.limit) if recorded.value < 0 else (recorded.limit, None)
-        state, limits = self.store.state, self.budget.limits
+        state, limits = self.store.state, self.allowance.limits
         hit = limits.hit(state)
         last = None if hit else limits.last(state)
         if hit:
@@ -187,6 +200,19 @@ class Drive(Ledger):
             event = e.Noted(key=key, kind=effect.kind, data=data)
         self.annotate(event)
 
+    def judged(self, key: str, effect: Assess) -> Assess:
+        """Returns the recorded verdict on a recorded reply, else the one of `effect`.
+
+        If the record ends within the verdict, the rest is that of `effect`. The recorded part keeps
+        its wording, which may be that of another runtime: a replay reads it there.
+        """
+        recorded, is_whole = self.recording.verdict(key)
+        if not recorded and not is_whole:
+            return effect
+        lacks = tuple([Lack(broken.rule, broken.detail) for broken in recorded])
+        rest = () if is_whole else effect.lacks[len(lacks) :]
+        return Assess((*lacks, *rest), any([broken.refused for broken in recorded]))
+
     async def fork(self, key: str, branches: Sequence[Strategy[Any]]) -> tuple[Any, ...]:
         """Runs all branches to their end, even if one stops: their work must reach the log."""
         running = len(branches)
@@ -197,10 +223,10 @@ class Drive(Ledger):
                 return await self(branch, f"{key}.{number}.")
             finally:
                 running -= 1
-                self.budget.others -= running > 0  # the last one has no branch beside it
+                self.allowance.others -= running > 0  # the last one has no branch beside it
 
         # Each branch shares the remaining budget with the others, from its first call on.
-        self.budget.others += max(0, running - 1)
+        self.allowance.others += max(0, running - 1)
         drives = [whole(number, branch) for number, branch in enumerate(branches)]
         # Without it the first error would leave the other branches running without an awaiter.
         results = await asyncio.gather(*drives, return_exceptions=True)

@@ -87,6 +87,18 @@ def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
     return e.RunFinished(status="failed", stop_reason="error", success=False, error=text)
 
 
+def from_world(end: e.RunFinished) -> e.RunFinished | None:
+    """Returns the end with the same reason and text that a replay cannot derive.
+
+    None if each end with this reason follows from the records.
+    """
+    if end.stop_reason not in RESUMABLE:
+        return None
+    return e.RunFinished(
+        status=STATUS[end.stop_reason], stop_reason=end.stop_reason, success=False, error=end.error
+    )
+
+
 MOST_LOST: Final = 3
 """Number of activations that may end at the same place without a record, as after a kill."""
 

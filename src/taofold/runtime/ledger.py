@@ -7,6 +7,7 @@ tools, the bytes of media, user messages, and the repetition guard of each branc
 them into events. Knows nothing about strategies.
 """
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,7 +28,8 @@ from taofold.foreign_code import contained
 from taofold.log.run_store import Store
 from taofold.policy import Repetition
 from taofold.policy.repetition import CallIdentity
-from taofold.runtime.budget import Budget
+from taofold.runtime.allowance import Allowance
+from taofold.runtime.budgets import RunBudgets
 from taofold.runtime.hooks import HookContext
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.recording import EndOfTape, Recording
@@ -80,14 +82,19 @@ class Ledger:
     ) -> None:
         self.setup, self.store, self.recording, self.inbox = setup, store, recording, inbox
         self.resumed = resumed
-        self.budget = Budget(setup, store)
+        self.allowance = Allowance(setup, store)
+        self.budgets = RunBudgets(setup, store)
+        self.merging = asyncio.Lock()
+        """Held while the files of a child run are merged."""
         self.people: list[str] = []
         """User messages since the last model call, for hooks."""
+        self.narrowed: dict[str, frozenset[str] | None] = {}
+        """By branch: the tools to which a hook limited the newest model call; None = no limit."""
         # A copy as a dict: each step looks tools up several times.
         self.tools = dict(setup.tools)
         self.media: dict[str, bytes] = {}
         """The bytes of media that models may be shown, base64, by digest."""
-        self._offers: dict[tuple[tuple[str, ...], int], tuple[object, str]] = {}
+        self._offers: dict[tuple[object, ...], tuple[object, str]] = {}
         self._live = False
         self._late: list[e.Event] = []
         self._guards: dict[str, Repetition] = {}
@@ -98,6 +105,18 @@ class Ledger:
 
     def _mutating_tools(self) -> frozenset[str]:
         return frozenset([tool.name for tool in self.tools.values() if tool.effect != "read"])
+
+    def change_agent(self, setup: Setup) -> None:
+        """Continues the run with the plan of another agent."""
+        self.setup = setup
+        self.allowance.change_agent(setup)
+        self.budgets.change_agent(setup)
+        # In place: the repetition guard, which judges the run as a whole, looks tools up here.
+        self.tools.clear()
+        self.tools.update(setup.tools)
+        self._mutating = self._mutating_tools()
+        # The cached descriptions are those of the other agent's tools.
+        self._offers.clear()
 
     def tool(self, name: str) -> Tool | None:
         """Returns the current version of the tool, or None if no tool has this name.
@@ -112,16 +131,34 @@ class Ledger:
             self._mutating = self._mutating_tools()
         return tool
 
+    def narrowed_at(self, key: str) -> frozenset[str] | None:
+        """Returns the tools to which a hook limited the model call before `key`; None = all."""
+        at = branch(key)
+        while at and at not in self.narrowed:
+            # Two segments less: the branch around the fork.
+            at = branch(branch(at))
+        return self.narrowed.get(at)
+
     def offer(self, effect: Ask) -> str:
         """Returns 16 hex digits over the tools and the schema of a call."""
-        offer_key = effect.tools, id(effect.schema)
+        offer_key = effect.tools, effect.deferred, id(effect.schema)
         offer = self._offers.get(offer_key)
         if offer is None:
-            encoded = msgspec.json.encode((self.setup.specs(effect.tools), effect.schema))
+            encoded = msgspec.json.encode(self._offered(effect))
             offer = effect.schema, blake2b(encoded, digest_size=8).hexdigest()
             # Tools and schema seldom change in a run: they are encoded once.
             self._offers[offer_key] = offer  # holding the schema keeps its id from being reused
         return offer[1]
+
+    def _offered(self, effect: Ask) -> Any:
+        """Returns the data of the digest of an offer."""
+        if not effect.deferred:
+            return self.setup.specs(effect.tools), effect.schema
+        # Found tools are loaded by the conversation and change no earlier byte of the request.
+        away = frozenset(effect.deferred)
+        first = tuple([name for name in effect.tools if name not in away])
+        deferred = self.setup.deferred_specs(effect.deferred)
+        return self.setup.specs(first), effect.schema, deferred, effect.search
 
     async def fetch(self, talk: Conversation) -> None:
         """Loads the bytes of all media in `talk`.

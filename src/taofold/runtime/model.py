@@ -18,19 +18,33 @@ import msgspec
 from taofold.core.content import Conversation, Issuer
 from taofold.core.errors import ConfigError, ModelError, RunError, TaofoldError
 from taofold.core.text import times
-from taofold.core.values import JSON, ModelSettings, Profile, Reply, Thinking, Value
+from taofold.core.values import (
+    JSON,
+    ModelSettings,
+    Profile,
+    Reply,
+    Searcher,
+    Thinking,
+    Usage,
+    Value,
+)
 from taofold.foreign_code import contained, original, place_of
+from taofold.runtime.metering import current_meter, report_consumption, tokens_in
 
 OnText: TypeAlias = Callable[[str], None]
 """Receives the text of a reply as it arrives. Deltas are never logged."""
 
 
 class ToolSpec(Value, frozen=True):
-    """A tool as it is offered to a model: `parameters` is a JSON Schema."""
+    """A tool as it is offered to a model: `parameters` is a JSON Schema.
+
+    `group` is the toolset of a deferred tool.
+    """
 
     name: str
     description: str
     parameters: dict[str, Any]
+    group: str = ""
 
 
 class Request(Value, frozen=True):
@@ -40,6 +54,9 @@ class Request(Value, frozen=True):
     themselves stay the same for a whole run, because cached and signed data of a provider are bound
     to them. `overrides` win over the model's own settings, these over `settings`. `blobs` has the
     bytes of the conversation's media, base64, by digest. `run` is the same for every call of a run.
+    `deferred` are the tools that a search finds: a model whose profile has `tool_search` may load
+    them into its context. `tools` has the found ones too, for every other model. `search` is the
+    side that searches.
     """
 
     conversation: Conversation
@@ -52,6 +69,8 @@ class Request(Value, frozen=True):
     overrides: ModelSettings = ModelSettings()
     blobs: Mapping[str, bytes] = {}
     run: str = ""
+    deferred: tuple[ToolSpec, ...] = ()
+    search: Searcher = ""
 
     @property
     def text(self) -> str:
@@ -119,6 +138,8 @@ ModelSpec: TypeAlias = ModelUse | Sequence[ModelUse]
 
 NEXT: Final = frozenset({"auth", "server", "network", "rate", "timeout"})
 """The kinds of `ModelError` after which the next model is asked."""
+_REFUSALS: Final = frozenset({"auth", "rate", "overflow", "request", "binding"})
+"""The kinds of `ModelError` of requests that the provider refused, and bills nothing for."""
 _REST: Final = 60.0
 _UNKNOWN: Final = Profile()
 
@@ -198,27 +219,82 @@ def _common(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
 async def ask(model: Model, request: Request, on_text: OnText | None = None) -> Reply:
     """Returns the reply of `model`. Every exception of its code is a failure of this call.
 
+    An attempt without a reply is reported to the meter of the call, unless the model did so itself.
+
     Raises:
         ModelError: The model gave no reply. For an exception of its own code, the message has
             class, text and place, and the exception is its cause.
         ConfigError: `complete` is a plain function.
         AssertionError: A test's own assertion within a model failed.
     """
+    attempt = _Attempt(model, request, on_text)
     try:
         with contained():
-            reply: Any = model.complete(request, on_text)
+            reply: Any = model.complete(request, attempt.on_text)
             if not isawaitable(reply):
                 name = f"{type(model).__name__}.complete"
                 raise ConfigError(f"{name} is not an async function: write `async def complete(…)`")
             answer: Reply = await reply
             return answer
+    except ModelError as error:
+        attempt.report(error)
+        raise
     except (TaofoldError, AssertionError):
         raise
     except Exception as error:  # noqa: BLE001 - foreign code
+        attempt.report(None)
         cause = original(error)
         raise ModelError(
             f"the code of {model.name} raised {type(cause).__name__}: {cause}{place_of(cause)}"
         ) from cause
+    except BaseException:  # the call was cut off
+        attempt.report(None)
+        raise
+
+
+class _Attempt:
+    """One call of a model, which counts the text that arrives until it is cut off."""
+
+    def __init__(self, model: Model, request: Request, on_text: OnText | None) -> None:
+        self._model, self._request = model, request
+        self._on_text, self._received = on_text, 0
+        self._meter = current_meter()
+        self._reports = len(self._meter.attempts) if self._meter else 0
+        self.on_text = on_text if on_text is None or self._meter is None else self._hear
+        """The listener to pass to the model."""
+
+    def _hear(self, text: str) -> None:
+        self._received += len(text.encode(errors="replace"))
+        if self._on_text is not None:
+            self._on_text(text)
+
+    def report(self, error: ModelError | None) -> None:
+        """Reports the consumption of the failed attempt. None: its code failed or was cut off."""
+        meter = self._meter
+        # The model's own report knows more than an estimate.
+        if meter is None or len(meter.attempts) > self._reports:
+            return
+        if error is not None and (error.usage is not None or is_refusal(error)):
+            report_consumption(self._model.name, error.usage or Usage())
+        elif meter.estimates:
+            usage = estimated_usage(self._model, self._request.size, self._received)
+            report_consumption(self._model.name, usage, estimated=True)
+
+
+def is_refusal(error: ModelError) -> bool:
+    """Returns whether the provider refused the request, so that it bills nothing."""
+    return error.status >= 400 or error.kind in _REFUSALS
+
+
+def estimated_usage(model: Model, sent: int, received: int) -> Usage:
+    """Returns the least usage of a call with these bytes of prompt and of reply, with its price."""
+    taken, written = tokens_in(sent), tokens_in(received)
+    try:
+        with contained():
+            usd = model.price(taken, written)
+    except Exception:  # noqa: BLE001 - foreign code; an unknown price is counted as unpriced
+        usd = None
+    return Usage(taken, written, usd=usd)
 
 
 class FallbackModel:
@@ -254,6 +330,8 @@ class FallbackModel:
             # The literals are ordered by the amount of thinking: the maximum is assumed.
             thinking=max([profile.thinking for profile in profiles], key=get_args(Thinking).index),
             prefix_bound=any(profile.prefix_bound for profile in profiles),
+            # A request has what both kinds need: the others are offered the found tools.
+            tool_search=any(profile.tool_search for profile in profiles),
         )
 
     @property

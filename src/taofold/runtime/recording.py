@@ -14,9 +14,11 @@ from typing import Any, ClassVar, Final, TypeVar
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.errors import LogError, ReplayDiverged
+from taofold.core.call_ids import place_in_branch, places_around
+from taofold.core.errors import ReplayDiverged
+from taofold.core.rule_names import DEMANDS
 from taofold.core.state import live
-from taofold.core.values import Action, Observation
+from taofold.core.values import Observation
 from taofold.log.run_store import Store
 
 E = TypeVar("E", bound=e.Happened)
@@ -28,19 +30,6 @@ WHOLE: Final = -1
 def _place(event: e.Happened) -> tuple[str, int]:
     """Returns the effect, and the call of its batch, to which an event belongs."""
     return getattr(event, "key", ""), getattr(event, "index", WHOLE)
-
-
-def _position(key: str) -> tuple[str, int]:
-    """Returns the branch of an effect, and its position in it.
-
-    Raises:
-        LogError: The key is not a place, so no release wrote it.
-    """
-    branch, _, position = key.rpartition(".")
-    try:
-        return branch, int(position)
-    except ValueError:
-        raise LogError(f"{key!r} is not a place in a run: its log was modified") from None
 
 
 def _kind(event: e.Happened) -> type[e.Happened]:
@@ -60,7 +49,11 @@ class Tape:
         self._last: dict[str, int] = {}
         self._left: dict[str, int] = {}
         # Rewound records are not on the tape, but still in `_order`: the state counts their cost.
-        for record in live(self._order):
+        counted = live(self._order)
+        standing = {it.seq for it in counted if not isinstance(it.event, e.Rewound)}
+        self._rewound = {it.seq for it in self._order} - standing
+        """The numbers of rewound records and of the rewinds themselves."""
+        for record in counted:
             if isinstance(record.event, e.Steered):
                 self.steered.append(record)
             elif record.event.derived:
@@ -71,19 +64,16 @@ class Tape:
 
     # An effect inside a fork counts for every fork around it, so that `behind` needs no search.
     def _count(self, key: str, change: int) -> None:
-        while key:
-            branch, position = _position(key)
+        for effect, branch, position in places_around(key):
             self._last[branch] = max(self._last.get(branch, -1), position)
-            self._left[key] = self._left.get(key, 0) + change
-            # Two segments less: "3.1.0" is effect 0 of branch 1 of the fork at "3".
-            key = branch.rpartition(".")[0]
+            self._left[effect] = self._left.get(effect, 0) + change
 
-    def behind(self, key: str) -> bool:
-        """Returns whether the tape holds anything of this branch at `key` or later."""
+    def behind(self, key: str, beside: int = 0) -> bool:
+        """Returns whether the tape holds more than `beside` events of this branch from `key` on."""
         if not self._last:
             return False
-        branch, position = _position(key)
-        return position < self._last.get(branch, -1) or self._left.get(key, 0) > 0
+        branch, position = place_in_branch(key)
+        return position < self._last.get(branch, -1) or self._left.get(key, 0) > beside
 
     def _queue(self, kind: type[e.Happened], key: str, index: int) -> deque[e.Record] | None:
         kinds = self._at.get((key, index)) if self._at else None
@@ -94,6 +84,11 @@ class Tape:
         queue = self._queue(kind, key, index)
         return queue[0].event if queue else None  # type: ignore[return-value]
 
+    def all(self, kind: type[E], key: str) -> list[E]:
+        """Returns the recorded events of `kind` about a whole effect without removing them."""
+        queue = self._queue(kind, key, WHOLE) or ()
+        return [record.event for record in queue]  # type: ignore[misc]
+
     def take(self, kind: type[e.Happened], key: str, index: int = WHOLE) -> e.Record | None:
         """Removes and returns the next record of `kind` at this place."""
         queue = self._queue(kind, key, index)
@@ -101,6 +96,16 @@ class Tape:
             return None
         self._count(key, -1)
         return queue.popleft()
+
+    def drop_questions(self, key: str, index: int) -> None:
+        """Removes the questions about later calls of the batch at `key`, and their answers."""
+        for place, kinds in self._at.items():
+            if place[0] != key or place[1] <= index:
+                continue
+            for kind, queue in kinds.items():
+                if issubclass(kind, e.Decided):
+                    self._count(key, -len(queue))
+                    queue.clear()
 
     def attempts(self, key: str, index: int) -> list[e.Record]:
         """Removes and returns the records of one action up to its last `Started`, in order.
@@ -110,6 +115,11 @@ class Tape:
         # A decision after the last start answers a question about that start: it stays.
         started = self._queue(e.Started, key, index)
         return self.call(key, index, started[-1].seq if started else -1)
+
+    def changes(self, key: str, index: int) -> list[e.Record]:
+        """Removes and returns the records of one action up to its last `Hooked`, in order."""
+        hooked = self._queue(e.Hooked, key, index)
+        return self.call(key, index, hooked[-1].seq if hooked else -1)
 
     def call(self, key: str, index: int, until: float = inf) -> list[e.Record]:
         """Removes and returns all records of one action, in order; up to record `until`."""
@@ -123,19 +133,26 @@ class Tape:
 
     def steering(self, key: str) -> list[e.Record]:
         """Removes and returns the steering messages up to the turn at `key` of its branch."""
-        branch, position = _position(key)
+        branch, position = place_in_branch(key)
         heard: list[e.Record] = []
         for record in tuple(self.steered):
-            branch_key, at = _position(getattr(record.event, "key", ""))
+            branch_key, at = place_in_branch(getattr(record.event, "key", ""))
             if branch_key == branch and at <= position:
                 self.steered.remove(record)
                 heard.append(record)
         return heard
 
     def until(self, seq: int | None = None) -> Iterator[e.Record]:
-        """Yields the remaining records in the order of the log, up to `seq` (None: all)."""
+        """Yields the remaining records in the order of the log, up to `seq` (None: all).
+
+        A rewind after them is included, with the records that it revoked: the next limit counts
+        their cost.
+        """
         # Taken off the left: each record is restored once, over the whole activation O(n).
-        while self._order and (seq is None or self._order[0].seq <= seq):
+        while self._order:
+            first = self._order[0].seq
+            if seq is not None and first > seq and first not in self._rewound:
+                return
             yield self._order.popleft()
 
     def rest(self) -> list[e.Record]:
@@ -151,13 +168,8 @@ class Tape:
 def _essence(event: e.Event) -> Any:
     """Returns what must be equal on resume: kind, key and, for a step, its calls (D13)."""
     if isinstance(event, e.Proposed):
-        return event.key, [_request(action) for action in event.actions]
+        return event.key, [(action.tool, action.parameters) for action in event.actions]
     return getattr(event, "key", ""), _kind(event).__name__, getattr(event, "index", 0)
-
-
-def _request(action: Action) -> tuple[str, dict[str, Any]]:
-    """Returns tool and parameters."""
-    return action.tool, action.parameters
 
 
 # BaseException, like the signals of `ledger`: an `except Exception` must not catch it.
@@ -184,6 +196,17 @@ class Recording:
     def event(self, kind: type[E], key: str, index: int = WHOLE) -> E | None:
         """Returns the next recorded event of `kind` at this place; it stays on the tape."""
         return None if self.fresh else self.tape.peek(kind, key, index)
+
+    def verdict(self, key: str) -> tuple[list[e.Violated], bool]:
+        """Returns the broken rules of form of the reply before `key`; they stay on the tape.
+
+        The second value is False if the record ends before, within or right after them, so that
+        the rest is judged now.
+        """
+        if self.fresh:
+            return [], False
+        broken = [each for each in self.tape.all(e.Violated, key) if each.rule in DEMANDS]
+        return broken, self.tape.behind(key, len(broken))
 
     def recall_next(self, kind: type[E], key: str, index: int = WHOLE) -> E | None:
         """Removes and returns the next recorded event of `kind` at this place, and folds it."""
@@ -282,12 +305,26 @@ class Recording:
         self.recall(e.Decided, key, index)
         self.recall(e.Resolved, key, index)
 
+    def changes(self, key: str, index: int) -> list[e.Hooked]:
+        """Removes and returns the changes of a call by hooks, with the verdicts before them."""
+        if self.fresh:
+            return []
+        return [
+            event
+            for event in self._restore_all(self.tape.changes(key, index))
+            if isinstance(event, e.Hooked)
+        ]
+
     def _check_absence(self, key: str, event: e.Event) -> None:
         """Checks a place without a record for `event`."""
 
-    def _compare(self, key: str, recorded: e.Event, event: e.Event) -> None:
+    def agree(self, recorded: e.Event, event: e.Event) -> bool:
+        """Returns whether both are the same effect."""
         # Only the effect counts: a reworded prompt or another clock strands no run.
-        if _essence(recorded) != _essence(event):
+        return bool(_essence(recorded) == _essence(event))
+
+    def _compare(self, key: str, recorded: e.Event, event: e.Event) -> None:
+        if not self.agree(recorded, event):
             raise ReplayDiverged(key, _essence(recorded), _essence(event))
 
     def _restore_all(self, records: Iterable[e.Record]) -> list[e.Event]:
@@ -305,6 +342,8 @@ class ReplayedRecording(Recording):
 
     def __init__(self, records: Sequence[e.Record], store: Store) -> None:
         super().__init__(records, store)
+        # A rewind to the start may follow it: the first limit counts the cost of what was revoked.
+        self.restore(records[0])
         self._foreign = any([_is_foreign(record.event) for record in records])
 
     def covers(self, key: str) -> bool:
@@ -335,6 +374,10 @@ class ReplayedRecording(Recording):
         """Does nothing: another verdict is a divergence."""
 
     def _check_absence(self, key: str, event: e.Event) -> None:
+        # Questions about later calls are asked before their turn, which the record did not reach.
+        _, index = _place(event)
+        if index != WHOLE:
+            self.tape.drop_questions(key, index)
         if self.tape.behind(key):
             raise ReplayDiverged(key, None, event)
         raise EndOfTape(key)

@@ -70,7 +70,7 @@ def check_reply(reply: object) -> Reply:
     finish = finish_of(labels[1]) if isinstance(labels[1], str) else ""
     if finish and finish != reply.finish:
         reply = replace(reply, finish=finish)
-    texts: list[Any] = [*labels, *reply.notes]
+    texts: list[Any] = [*labels, *reply.notes, *reply.found]
     for part in reply.parts:
         texts += _texts(part)
     # One check for all texts; only an unusual type is checked individually. A subclass of str is
@@ -82,7 +82,7 @@ def check_reply(reply: object) -> Reply:
 
     if not (type(reply.issuer) is Issuer or reply.issuer is None):
         raise ModelError("the reply's issuer is not an Issuer", kind="reply")
-    _check(reply.usage)
+    checked_usage(reply.usage)
     return reply
 
 
@@ -101,7 +101,12 @@ def _texts(part: Any) -> tuple[Any, ...]:
             raise ModelError(f"the reply has a {type(part).__name__} for a part", kind="reply")
 
 
-def _check(usage: Any) -> None:
+def checked_usage(usage: Any) -> Usage:
+    """Returns the usage.
+
+    Raises:
+        ModelError: It is no `Usage`, or has impossible numbers.
+    """
     if not isinstance(usage, Usage):
         raise ModelError(f"the reply's usage is a {type(usage).__name__}", kind="reply")
     counts: list[Any] = [
@@ -119,6 +124,7 @@ def _check(usage: Any) -> None:
     # A NaN makes the sum NaN, which is below nothing.
     if min(counts) < 0 or not sum(counts) < MOST:
         raise ModelError("the reply's usage holds an impossible number", kind="reply")
+    return usage
 
 
 def redact_reply(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
@@ -139,6 +145,7 @@ def redact_reply(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> 
             parts=reply.parts,
             issuer=reply.issuer,
             notes=reply.notes,
+            found=reply.found,
         )
 
     walk = RedactionPass(redactor)
@@ -157,6 +164,7 @@ def redact_reply(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> 
         parts=content_of(parts),
         issuer=reply.issuer,
         notes=notes,
+        found=tuple([walk.text(name) for name in reply.found]),
     )
 
 
@@ -169,7 +177,7 @@ def is_reply_masked(before: Reply, after: Reply) -> bool:
 
 def _read(reply: Reply, name: str) -> list[str]:
     """Returns all readable texts of a reply."""
-    texts = [name, reply.finish, *reply.notes]
+    texts = [name, reply.finish, *reply.notes, *reply.found]
     for part in reply.parts:
         match part:
             case TextPart() | ThinkingPart():

@@ -7,7 +7,7 @@ or waits as rows in the log. Events up to the last flush survive any end of the 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from os import urandom
 from time import time_ns
@@ -43,6 +43,7 @@ from taofold.runtime.endings import (
     More,
     Waiting,
     failed,
+    from_world,
     interrupted,
     is_due,
     wake_time,
@@ -50,8 +51,11 @@ from taofold.runtime.endings import (
 )
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.ownership import HEART, LEASE_MS, SILENT_S
+from taofold.runtime.record_order import misplaced
 from taofold.runtime.recording import Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
+from taofold.runtime.step_files import check_place
+from taofold.tools import Tool
 
 TITLE: Final = "title"
 """The key of `RunStarted.settings` whose text replaces the goal in lists of runs."""
@@ -80,23 +84,28 @@ def last_complete_step(records: Sequence[e.Record], at: int | None = None) -> in
     return best
 
 
+_OF_THE_SOURCE: Final = (e.Resumed, e.Parked, e.Rewound, e.Compensated)
+
+
 def copy_records(records: Sequence[e.Record], upto: int, run: str, now: int) -> list[e.Record]:
     """Returns the live records up to `upto` under a new run id, and the `Forked` event."""
     remaining = [
         record
         for record in live(records)
         # These concern the source's activations, not the copy: a fork was never parked.
-        if record.seq <= upto and not isinstance(record.event, e.Resumed | e.Parked | e.Rewound)
+        if record.seq <= upto and not isinstance(record.event, _OF_THE_SOURCE)
     ]
     spent = _active(records)
     new: list[e.Record] = []
-    active, at = 0, remaining[0].at if remaining else now
+    active, at = 0, min(remaining[0].at, now) if remaining else now
     for seq, record in enumerate(remaining):
+        # A clock may have been ahead. The copy must not spend in the future, beyond its budgets.
+        then = min(record.at, now)
         # If a wait was left out, the times of the kept records would count it as activity.
-        event, apparent = record.event, max(0, record.at - at)
-        passed, active, at = spent[record.seq] - active, spent[record.seq], record.at
+        event, apparent = record.event, max(0, then - at)
+        passed, active, at = spent[record.seq] - active, spent[record.seq], then
         timed = event if passed == apparent else replace(event, elapsed=max(0, passed))
-        new.append(e.Record(run, seq, record.at, timed))
+        new.append(e.Record(run, seq, then, timed))
     new[:1] = [replace(record, event=_of_fork(record.event, remaining)) for record in new[:1]]
     source = records[0].run
     new.append(e.Record(run, len(new), now, e.Forked(run=source, seq=upto)))
@@ -134,8 +143,9 @@ async def begin(
     run: str,
     setup: Setup,
     blobs: Mapping[str, bytes] = {},
-) -> tuple[int, e.Record]:
-    """Creates run `run` in the log; returns the epoch of this process's ownership, and its start.
+    restored: e.Restored | None = None,
+) -> tuple[int, list[e.Record]]:
+    """Creates run `run` in the log; returns the epoch of this process's ownership, and its records.
 
     The caller drives the run next, or has it driven. If its process ends before that, others find
     the run with the media of its goal (`blobs`, digest to bytes).
@@ -143,8 +153,9 @@ async def begin(
     Raises:
         Conflict: The id is taken, or the session has another run that has not ended.
     """
-    record = e.Record(run, 0, setup.now(), started)
-    return await _register(log, row_of(record, started), record, blobs), record
+    first: list[e.Event] = [started] if restored is None else [started, restored]
+    records = [e.Record(run, seq, setup.now(), event) for seq, event in enumerate(first)]
+    return await _register(log, row_of(records[0], started), records, blobs), records
 
 
 def row_of(first: e.Record, started: e.RunStarted) -> RunRow:
@@ -175,31 +186,37 @@ async def start(
     strategy: MakeStrategy,
     setup: Setup,
     blobs: Mapping[str, bytes] = {},
+    restored: e.Restored | None = None,
 ) -> Store:
     """Creates run `run` and drives it until it ends or waits. `blobs` are the media of its goal.
+
+    `restored` is recorded with its start: the files with which it begins.
 
     Raises:
         Conflict: The id is taken, or the session has another run that has not ended.
     """
-    epoch, record = await begin(log, started, run, setup, blobs)
+    epoch, records = await begin(log, started, run, setup, blobs, restored)
     with HEART.driving(log, run):
-        # `create` has written record 0 in the same transaction as the row.
-        store = Store(run=run, log=log, epoch=epoch, head=1, now=setup.now)
+        # `create` has written the records in the same transaction as the row.
+        store = Store(run=run, log=log, epoch=epoch, head=len(records), now=setup.now)
         for listener in setup.listeners:
             store.subscribe(listener)
         try:
-            store.announce(record)
+            for record in records:
+                store.announce(record)
         except Exception as error:  # from a listener: the announced record is written all the same
             await _fail(store, error, setup)
             raise
         return await _activate(log, store, Recording([], store), strategy, setup)
 
 
-async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str, bytes]) -> int:
-    """Creates the run with its first record, owned by this process; returns its epoch."""
-    # Row, first record and lease are one transaction: a crash leaves all of the run or none.
+async def _register(
+    log: Log, row: RunRow, records: Sequence[e.Record], blobs: Mapping[str, bytes]
+) -> int:
+    """Creates the run with its first records, owned by this process; returns its epoch."""
+    # Row, first records and lease are one transaction: a crash leaves all of the run or none.
     claim = await log.create(
-        row, records=[record], blobs=blobs, owner=ownership.me(), lease_ms=LEASE_MS
+        row, records=records, blobs=blobs, owner=ownership.me(), lease_ms=LEASE_MS
     )
     return claim.epoch
 
@@ -400,6 +417,7 @@ async def _claim_and_drive(
     state = fold(records)
     try:
         _resumable(run, state)  # its owner may have ended it between the check and the claim
+        check_place(run, records, setup)
     except Refused:
         # The claim set the row to running: it is restored.
         ended = state.status in ENDED
@@ -444,6 +462,8 @@ def _deaths(records: Sequence[e.Record]) -> int:
                 continue
             case e.Parked() | e.RunFinished() | e.Forked() | e.Rewound():
                 return len(epochs)
+            case e.Restored() | e.Compensated():
+                return len(epochs)
             case _:  # the last new record: its activation got no further
                 return len(epochs) + 1
     return len(epochs)
@@ -451,9 +471,12 @@ def _deaths(records: Sequence[e.Record]) -> int:
 
 def _delegates(state: RunState, setup: Setup) -> bool:
     """Returns whether a child run is active, whose own log shows its progress."""
+    tools: Mapping[str, Tool] = setup.tools
+    if state.agent != setup.agent and setup.successors is not None:
+        tools = setup.successors.tools(state.agent)
     return any(
         is_at_work(slot)
-        and (tool := setup.tools.get(slot.action.tool)) is not None
+        and (tool := tools.get(slot.action.tool)) is not None
         and tool.agent is not None
         for step in state.open.values()
         for slot in step.slots
@@ -467,6 +490,10 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
         ReplayDiverged: At the first event that differs.
     """
     records = await log.read(run)
+    if (fault := misplaced(records)) is not None:
+        record, why = fault
+        key = "end" if isinstance(record.event, e.RunFinished) else getattr(record.event, "key", "")
+        raise ReplayDiverged(key, record.event, f"no such event: {why}", seq=record.seq)
     store = Store(run=run, head=len(records), now=lambda: records[-1].at)
     # Without a log behind it the inbox stays empty: all user actions are on record.
     recording = ReplayedRecording(records, store)
@@ -481,20 +508,34 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
 
     end = ending(records)
-    # Cancelled or interrupted: this came from the world, which a replay does not touch.
-    if end is None or end.stop_reason in RESUMABLE:
+    if end is None:
         return ended
     recorded = end.timeless()
-    if derived is None or not recording.agree(recorded, derived):
-        raise ReplayDiverged("end", recorded, derived)
+    if derived is not None and recording.agree(recorded, derived):
+        return ended
+    by_world = from_world(recorded)
+    # An error that the records give has their text.
+    known = derived is not None and derived.stop_reason == end.stop_reason == "error"
+    if known or recorded != by_world:
+        raise ReplayDiverged("end", recorded, derived or by_world)
     return ended
 
 
 async def fork(
-    log: Log, run: str, new: str, *, at: int | None = None, now: int, driven: bool = False
+    log: Log,
+    run: str,
+    new: str,
+    *,
+    at: int | None = None,
+    now: int,
+    driven: bool = False,
+    restored: e.Restored | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> int:
     """Copies `run` up to the last complete step at or before `at` under the id `new`.
 
+    `restored` is recorded in the copy: the files of its last step, restored before this call.
+    `tags` are added to those of the run.
     Returns the sequence number of the cut. `resume` the new run to continue it. One that is
     `driven` belongs to this process; if it is abandoned, another process continues it.
     """
@@ -513,10 +554,16 @@ async def fork(
         session="",
         waiting_for="",
         wake_at=0,
+        tags={**row.tags, **(tags or {})},
     )
+    copy = copy_records(records, upto, new, now)
+    # Child runs inherit the tags of the event.
+    copy[:1] = [_tagged(record, tags or {}) for record in copy[:1]]
+    if restored is not None:
+        copy.append(e.Record(new, len(copy), now, restored))
     await log.create(
         row,
-        records=copy_records(records, upto, new, now),
+        records=copy,
         # Created with its owner in one transaction, so that no other process starts to drive it.
         owner=ownership.me() if driven else "",
         lease_ms=LEASE_MS if driven else 0,
@@ -525,14 +572,33 @@ async def fork(
     return upto
 
 
+def _tagged(record: e.Record, tags: Mapping[str, str]) -> e.Record:
+    event = record.event
+    if not isinstance(event, e.RunStarted):
+        return record
+    return replace(record, event=replace(event, tags={**event.tags, **tags}))
+
+
 def _require_event(run: str, last: int, seq: int | None) -> None:
     """Raises `Refused` unless the run, whose last event is `last`, has the event `seq`."""
     if seq is not None and not 0 <= seq <= last:
         raise Refused(f"run {run!r} has no event {seq}: its events are 0 to {last}")
 
 
-async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
-    """Rewinds the run to the last complete step at or before `to`. Returns its number."""
+async def rewind(
+    log: Log,
+    run: str,
+    *,
+    to: int | None,
+    now: int,
+    restore: Callable[[Callable[[e.Event], Awaitable[None]]], Awaitable[None]] | None = None,
+) -> int:
+    """Rewinds the run to the last complete step at or before `to`. Returns its number.
+
+    `restore` restores the files of that step, after the rewind is on record. It gets a function
+    that appends events, and ends with a `Restored`. If it fails, the run is not resumed before
+    another rewind.
+    """
     row = await log.row(run)
     if row.held and not _free(log, row):
         raise Conflict(f"run {run!r} is being driven by {ownership.described(row.owner)}")
@@ -541,8 +607,17 @@ async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
     claim = await log.claim(run, "", epoch=row.epoch, force=_free(log, row))
     records = await log.read(run)
     upto = last_complete_step(records, to)
-    event = e.Record(run, records[-1].seq + 1, now, e.Rewound(to=upto))
+    seq = records[-1].seq + 1
+    event = e.Record(run, seq, now, e.Rewound(to=upto))
     await log.append(run, claim.epoch, [event], disk=True, status="running")
+    if restore is not None:
+
+        async def append(event: e.Event) -> None:
+            nonlocal seq
+            seq += 1
+            await log.append(run, claim.epoch, [e.Record(run, seq, now, event)], disk=True)
+
+        await restore(append)
     return upto
 
 

@@ -14,6 +14,9 @@ from hashlib import blake2b
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from taofold.clocks import clock
+from taofold.core import events as e
+from taofold.core.effects import HandOff, Strategy
+from taofold.core.state import RunState
 from taofold.core.values import (
     ASK_USER,
     FINISH,
@@ -34,6 +37,7 @@ from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.tools import ModelQuestion, Tool, Toolset
 from taofold.tools.forms import checked_form, filled_form, form_fields, plain_faults
+from taofold.workspace.run_files import RunFiles
 
 RESERVED_SPECS: Final = {
     ASK_USER: ToolSpec(
@@ -52,6 +56,10 @@ NO_HOOKS: Final = Hooks()
 
 _LONGEST: Final = 100_000
 """Maximum characters of a preview that is shown."""
+_MOST_OFFERS: Final = 256
+_DEFERRED: Final = "\0deferred"
+"""Marks a key of `Setup.offered` for tools that a search finds: no tool has this name."""
+"""The most combinations of offered tools that are kept."""
 _CUT: Final = re.compile(r" \[… cut: \d+ more characters, digest [0-9a-f]+\]\Z")
 
 
@@ -312,6 +320,17 @@ class Parent:
     pause: "Pause" = str
     hooks: Hooks = NO_HOOKS
     purse: Purse | None = None
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class ChildFiles:
+    """The worktree of a child run."""
+
+    run: str
+    folder: str
+    tree: str
+    """The state with which it began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +346,8 @@ class ChildOutcome:
     """The same tool calls by tool."""
     models: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
     """`usage` by model."""
+    files: ChildFiles | None = None
+    """Its worktree. None if it works in its caller's folder."""
 
 
 class Sampling(Protocol):
@@ -338,6 +359,41 @@ class Sampling(Protocol):
 
     async def spent(self, parent: str, call: str) -> "ChildOutcome":
         """Returns the consumption of all sampling runs of `parent` whose ids begin with `call`."""
+        ...
+
+
+class Successors(Protocol):
+    """Interface that prepares the agents to which a run may be handed over."""
+
+    async def describe(
+        self, key: str, hand_off: HandOff, records: Sequence[e.Record]
+    ) -> e.HandedOff:
+        """Returns the facts to record about the next agent, as they are now.
+
+        Args:
+            key: The place of the hand-off.
+            hand_off: The hand-off.
+            records: The records of the run so far.
+
+        Raises:
+            ReplayDiverged: The run cannot be handed over to this agent any more.
+        """
+        ...
+
+    def activate(
+        self, event: e.HandedOff, hand_off: HandOff, records: Sequence[e.Record]
+    ) -> "tuple[Setup, Strategy[Any]]":
+        """Returns the setup and the strategy with which the agent of `event` continues.
+
+        Args:
+            event: The recorded facts.
+            hand_off: The hand-off with the conversation so far.
+            records: The records of the run, `event` included.
+        """
+        ...
+
+    def tools(self, agent: str) -> Mapping[str, Tool]:
+        """Returns the tools of an agent of the run, by name; none of an unknown one."""
         ...
 
 
@@ -353,10 +409,13 @@ class Setup:
     """Models by role; `executor` always exists."""
     tools: Toolset
     limits: Limits = field(default_factory=Limits)
-    """The initial limits of the run; those in force are `Budget.limits`."""
+    """The initial limits of the run; those in force are `Allowance.limits`."""
     own_limits: Limits | None = None
     """For a child run: its agent's own limits, without the bound of its caller."""
     agent: str = ""
+    """The name of the active agent."""
+    began: str = ""
+    """The name of the agent with which the run began, if another one is active."""
     policy: Policy = field(default_factory=Policy)
     principal: Principal = Principal()
     deps: Any = None
@@ -371,7 +430,16 @@ class Setup:
     on_request: OnRequest | None = None
     during_call: DuringCall = no_context
     children: Children | None = None
+    successors: Successors | None = None
+    """The agents to which the run may be handed over. None: there are none."""
     sampling: Sampling | None = None
+    memory: Callable[[str, str, Sequence[e.Record], RunState, Principal], Any] | None = None
+    """Returns the notebook of a run for one of its tools. None: it has none.
+
+    The arguments are the id of the run, the name of the tool, the records, state and principal.
+    """
+    snapshots: RunFiles | None = None
+    """The folder whose state is stored with each step. None: of none."""
     hooks: Hooks = NO_HOOKS
     cache: MutableMapping[str, Reply] | None = None
     settings: ModelSettings = ModelSettings()
@@ -390,9 +458,17 @@ class Setup:
     )
     """Cache of `specs`, shared by every run of an agent."""
 
+    @property
+    def handed_to(self) -> str:
+        """The name of the active agent if the run was handed over to it, else ""."""
+        return self.agent if self.began else ""
+
     def specs(self, names: tuple[str, ...]) -> tuple[ToolSpec, ...]:
         """Returns the named tools as they are offered to a model."""
         if names not in self.offered:
+            # With a search of tools there are many combinations.
+            if len(self.offered) >= _MOST_OFFERS:
+                self.offered.clear()
             tools = [self.tools[name] for name in names if name in self.tools]
             self.offered[names] = (
                 *[ToolSpec(t.name, t.model_description, t.schema) for t in tools],
@@ -402,6 +478,16 @@ class Setup:
                 spec = ToolSpec(FINISH, "Give the final answer.", self.finish)
                 self.offered[names] = (*self.offered[names], spec)
         return self.offered[names]
+
+    def deferred_specs(self, names: tuple[str, ...]) -> tuple[ToolSpec, ...]:
+        """Returns the tools that a search finds, with their toolsets."""
+        key = (_DEFERRED, *names)
+        if key not in self.offered:
+            tools = [self.tools[name] for name in names if name in self.tools]
+            self.offered[key] = tuple(
+                [ToolSpec(t.name, t.model_description, t.schema, t.toolset) for t in tools]
+            )
+        return self.offered[key]
 
     def model(self, role: str) -> Model:
         """Returns the model with the role `role`."""

@@ -9,24 +9,29 @@ actions are asked at the same time. `tool_calls` makes the calls, with deadlines
 
 import asyncio
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.effects import Act
-from taofold.core.text import utf8
-from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
+from taofold.core.file_states import stores_files
+from taofold.core.json_values import copied
+from taofold.core.text import near, utf8
+from taofold.core.values import ASK_USER, SEARCH, Action, Observation, Step
 from taofold.policy import Ruling
 from taofold.policy.limits import LIMIT_REFUSALS, Blocked, Reserved
 from taofold.policy.redaction import MARK
 from taofold.policy.repetition import CallIdentity
-from taofold.runtime.approvals import OpenQuestion
+from taofold.runtime.approvals import OpenQuestion, secret
+from taofold.runtime.hooks import ReplaceArguments
 from taofold.runtime.ledger import Denied, Ledger, Park, call_place, hook_context
 from taofold.runtime.redaction import ALTERED, mask_places, redact_step
+from taofold.runtime.step_files import step_state
 from taofold.runtime.tool_calls import Invocation, facts, start_event
 from taofold.runtime.uncertain_calls import Attempts, PastCall
-from taofold.tools import BadArguments, Bound, Tool
+from taofold.tools import BadArguments, Bound, Tool, Toolset
+from taofold.tools.deferral import MOST_OFFERED
 
 MOST_PLACES: Final = 5
 """Maximum number of masked places that a refusal names."""
@@ -39,6 +44,13 @@ class ReadyCall(NamedTuple):
     action: Action
     tool: Tool
     bound: Bound
+
+
+class HookedCall(NamedTuple):
+    """A call as hooks changed it."""
+
+    action: Action
+    hooks: tuple[str, ...]
 
 
 class ActionBatch:
@@ -58,6 +70,8 @@ class ActionBatch:
         """The identities that the guard judged."""
         self._attempts: dict[int, Attempts] = {}
         """Starts of calls by earlier activations without an observation."""
+        self._changes: dict[int, HookedCall] = {}
+        """Calls that hooks changed."""
         self._questions: dict[int, OpenQuestion] = {}
         """Questions asked together with an earlier call; each is settled at its turn."""
         self._guard = ledger.guard(key)
@@ -109,7 +123,8 @@ class ActionBatch:
         """
         # Recorded before any decision: a crash in the middle leaves the whole batch open, and each
         # of its actions is answered when the run is resumed.
-        effect = self.effect
+        effect, before = self.effect, self.ledger.store.head
+        await self._store_first_files()
         self.ledger.put(e.Proposed(key=self.key, thought=effect.thought, actions=effect.actions))
         local, past = self.effect.local, not self.ledger.recording.fresh
         try:
@@ -137,7 +152,38 @@ class ActionBatch:
         if not self.effect.planned:
             step = Step(0, self.effect.thought, tuple(self.actions), observations)
             self.ledger.tell_guard(self._guard, step, self.calls)
+        # Not for a step of the past: its files may have changed since.
+        if self.ledger.store.head > before:
+            await self._store_files()
         return observations
+
+    async def _store_first_files(self) -> None:
+        """Stores the state of the files before the first step of the run."""
+        ledger = self.ledger
+        state = ledger.store.state
+        if ledger.setup.snapshots is None or state.steps or state.open or ledger.recording.exact:
+            return
+        if not ledger.recording.fresh and ledger.recording.event(e.Proposed, self.key):
+            return
+        if stores_files(ledger.store.records):
+            return
+        event = await step_state(ledger.store.run, ledger.setup, 0)
+        since = ledger.store.state
+        if event is not None and not (since.open or since.steps):
+            ledger.new(event)
+
+    async def _store_files(self) -> None:
+        """Stores the state of the files after the step, unless another branch has an open one."""
+        ledger = self.ledger
+        state = ledger.store.state
+        if ledger.setup.snapshots is None or state.open:
+            return
+        calls = [(self.key, at, ledger.tool(it.tool)) for at, it in enumerate(self.actions)]
+        event = await step_state(ledger.store.run, ledger.setup, len(state.steps), calls)
+        # A branch may have begun or ended a step in between: then the state is of no step.
+        since = ledger.store.state
+        if event is not None and not since.open and len(since.steps) == event.step:
+            ledger.new(event)
 
     def _recall(self, index: int) -> bool:
         """Restores an observed action on resume, regardless of the current code."""
@@ -147,6 +193,8 @@ class ActionBatch:
                 self.observations[index] = event.observation
             elif isinstance(event, e.Decided) and event.action is not None:
                 self.actions[index] = event.action
+            elif isinstance(event, e.Hooked) and event.after is not None:
+                self.actions[index] = replace(self.actions[index], parameters=event.after)
         return bool(events)
 
     async def _consider(self, index: int, action: Action) -> None:
@@ -165,6 +213,15 @@ class ActionBatch:
             # A question that is already asked has passed the hooks.
             if index not in self._questions and await self._rejected_by_hook(index, action):
                 return
+            if index in self._changes:
+                original, action = action, self._changes[index].action
+                changed = self._judged_again(index, original, action, tool)
+                if isinstance(changed, Observation):
+                    by = ", ".join(self._changes[index].hooks)
+                    text = f"{changed.result}; changed by the hook {by}"
+                    self._observe(index, replace(changed, result=text))
+                    return
+                bound = changed
             tool = self._current(tool)
             ruling = self._rule(index, action, tool)
             # A question asked ahead stays open, even if its tool needs no approval by now.
@@ -206,9 +263,18 @@ class ActionBatch:
         if isinstance(bound, Observation):  # edited for another version of the tool
             await self._answer_unmakeable(index, action, tool, bound)
             return None
-        if index not in self._attempts and await self._rejected_by_hook(index, action):
+        if index not in self._attempts and await self._rejected_by_hook(index, action, final=True):
             return None
         return bound
+
+    def _judged_again(
+        self, index: int, original: Action, action: Action, tool: Tool
+    ) -> Bound | Observation:
+        """Returns the arguments of a call that hooks changed, or why it is refused."""
+        self.actions[index] = action
+        if not self.effect.planned:
+            self._same[self.ledger.call(original).key] -= 1
+        return self._refusal(index, action, tool) or self._checked(tool, action)
 
     def _current(self, tool: Tool) -> Tool:
         """Returns the current version of the tool."""
@@ -243,8 +309,12 @@ class ActionBatch:
         if action.error:
             return Observation(action.error, "failure", refused="malformed")
         if tool is None:
-            names = ", ".join(sorted(self.ledger.setup.tools.names)) or "none"
-            text = f"unknown tool {action.tool!r}; available tools: {names}"
+            text = f"unknown tool {action.tool!r}; {_known(action.tool, self.ledger.setup.tools)}"
+            return Observation(text, "failure", refused="unknown")
+        narrowed = self.ledger.narrowed_at(self.key)
+        if narrowed is not None and not self.effect.planned and action.tool not in narrowed:
+            offered = ", ".join(sorted(narrowed)) or "none"
+            text = f"{action.tool} is not offered at this step; offered: {offered}"
             return Observation(text, "failure", refused="unknown")
         if ALTERED in action.repairs and tool.effect != "read":
             return Observation(_masked(action), "failure", refused="masked")
@@ -266,9 +336,8 @@ class ActionBatch:
 
     def _guess_matters(self, tool: Tool) -> bool:
         """Returns whether the tool must not run on guessed parameters."""
-        # A child agent counts as `once` unless it only reads: it may call such tools.
-        once = tool.effect == "once" or (tool.agent is not None and tool.effect != "read")
-        return once or self.ledger.setup.policy.tier(tool.name, facts(tool)) >= Tier.CONFIRM
+        policy, is_agent = self.ledger.setup.policy, tool.agent is not None
+        return policy.needs_exact(tool.name, facts(tool), is_agent=is_agent)
 
     def _rule(self, index: int, action: Action, tool: Tool) -> Ruling:
         """Returns the policy's ruling, raised if the call may have happened before."""
@@ -276,14 +345,34 @@ class ActionBatch:
         critical = thought.critical and thought.type == "exception"
         tool_facts = facts(tool)
         ruling = setup.policy.rule(action, tool_facts, setup.principal, critical=critical)
-        if tool.effect == "read":
+        if tool.effect != "read":
+            ruling = PastCall(ledger, self.key, index, action, tool).rule(ruling)
+        change = self._changes.get(index)
+        if change is None:
             return ruling
-        return PastCall(ledger, self.key, index, action, tool).rule(ruling)
+        # The approver reads that the model did not write the call in this form.
+        by = ", ".join(change.hooks)
+        reason = "; ".join(filter(None, (ruling.reason, f"changed by the hook {by}")))
+        return replace(ruling, reason=reason)
 
-    async def _rejected_by_hook(self, index: int, action: Action) -> bool:
-        """Calls hooks on a call that was not started; answers it if one rejects it."""
+    async def _rejected_by_hook(self, index: int, action: Action, *, final: bool = False) -> bool:
+        """Calls hooks on a call that was not started; answers it if one rejects it.
+
+        A change is recorded in `_changes`. If the call is `final`, because it was approved, a
+        change rejects it.
+        """
         ledger, key = self.ledger, self.key
         hooks = ledger.setup.hooks
+        spoken: tuple[str, ...] = ()
+        change = self._changes.get(index)
+        if change is not None and (change.action == action or not final):
+            action, spoken = change
+        if not final:
+            for past in ledger.recording.changes(key, index):
+                spoken += (past.hook,)
+                if past.after is not None:
+                    action = replace(action, parameters=copied(past.after))
+                    self._changes[index] = HookedCall(action, spoken)
         if ledger.recording.exact:  # no hook is called: its verdict is on record
             recorded = ledger.recording.event(e.Observed, key, index)
             if recorded is None or not recorded.hooks or not recorded.observation.refused:
@@ -291,11 +380,21 @@ class ActionBatch:
             name, reason = recorded.hooks[0], str(recorded.observation.result)
         elif "before_tool" in hooks.points:
             context = hook_context(ledger, key)
-            left = ledger.budget.seconds_left()
-            outcomes = await hooks.call("before_tool", context, action, seconds=left)
-            if not outcomes:
+            left = ledger.allowance.seconds_left()
+            outcomes = await hooks.call(
+                "before_tool", context, action, seconds=left, without=spoken
+            )
+            name, reason = "", ""
+            for outcome in outcomes:
+                name, reason = outcome.hook, outcome.reason
+                if isinstance(outcome.verdict, ReplaceArguments):
+                    parameters = dict(outcome.verdict.parameters)
+                    reason = self._apply(index, action, name, parameters, final=final)
+                    action = replace(action, parameters=parameters)
+                if reason:
+                    break
+            if not reason:
                 return False
-            name, reason = outcomes[0].hook, outcomes[0].reason
         else:
             return False
 
@@ -308,6 +407,37 @@ class ActionBatch:
         if ledger.setup.on_denial == "stop":
             raise Denied(str(observation.result))
         return True
+
+    def _apply(
+        self, index: int, action: Action, hook: str, parameters: dict[str, Any], *, final: bool
+    ) -> str:
+        """Records the change of a call by a hook; returns why it is rejected, or ""."""
+        ledger = self.ledger
+        if parameters == action.parameters:
+            return ""
+        if final:
+            return f"the hook {hook} would change a call that is already approved"
+        tool = ledger.tool(action.tool)
+        wrong = secret(ledger.setup.redactor, parameters)
+        wrong = wrong or (tool.misfit(parameters) if tool is not None else "")
+        if wrong:
+            return f"the hook {hook} changed the call: {wrong}"
+        # A recorded verdict is about another call.
+        ledger.recording.forget_verdict(self.key, index)
+        ledger.put(
+            e.Hooked(
+                key=self.key,
+                index=index,
+                hook=hook,
+                point="before_tool",
+                before=copied(action.parameters),
+                after=copied(parameters),
+            )
+        )
+        change = self._changes.get(index)
+        hooks = (*(() if change is None else change.hooks), hook)
+        self._changes[index] = HookedCall(replace(action, parameters=parameters), hooks)
+        return ""
 
     async def _ask_person(
         self, index: int, action: Action, tool: Tool, ruling: Ruling
@@ -322,6 +452,7 @@ class ActionBatch:
         question = self._questions.pop(index, None)
         if question is None:
             question = OpenQuestion(ledger, self.key, index, action, tool)
+            question.changed = index in self._changes
             question.ask(ruling)
             await self._ask_ahead(index)
         question.behind = tuple([q for at, q in self._questions.items() if at > index])
@@ -358,6 +489,10 @@ class ActionBatch:
                 continue
             ruling = self._rule(later, action, tool)
             if ruling.verdict == "ask" and not await self._rejected_by_hook(later, action):
+                change = self._changes.get(later)
+                if change is not None:
+                    # Asked at its turn, when the guard and the policy have judged the changed call.
+                    continue
                 question = OpenQuestion(ledger, key, later, action, tool)
                 question.ask(ruling)
                 self._questions[later] = question
@@ -394,7 +529,17 @@ class ActionBatch:
         if not ledger.recording.fresh:
             ledger.recording.overrule(key, index, ruling.verdict)
         tier, why = int(ruling.tier), ruling.reason
-        ledger.put(e.Decided(key=key, index=index, verdict=ruling.verdict, tier=tier, reason=why))
+        change = self._changes.get(index)
+        ledger.put(
+            e.Decided(
+                key=key,
+                index=index,
+                verdict=ruling.verdict,
+                tier=tier,
+                reason=why,
+                action=None if change is None else change.action,
+            )
+        )
         if ruling.verdict != "deny":
             return True
         self._observe(index, Observation(why, "failure", refused="denied"))
@@ -424,9 +569,9 @@ class ActionBatch:
             if recorded is not None and recorded.observation.refused in LIMIT_REFUSALS:
                 return Blocked(recorded.observation.refused, str(recorded.observation.result))
         place = call_place(key, index)
-        blocked = ledger.budget.for_tool(tool, place)
+        blocked = ledger.allowance.for_tool(tool, place)
         if blocked is None:
-            ledger.budget.allowed[place] = Reserved(tool_calls=1, per_tool={tool: 1})
+            ledger.allowance.allowed[place] = Reserved(tool_calls=1, per_tool={tool: 1})
         return blocked
 
     def _may_ask_user(self, index: int) -> bool:
@@ -480,7 +625,7 @@ class ActionBatch:
         """Records the start of the call, unless it is already on record."""
         ledger, key = self.ledger, self.key
         if ready_call.tool.agent is not None:
-            ledger.budget.queue.add(call_place(key, ready_call.position))
+            ledger.allowance.queue.add(call_place(key, ready_call.position))
         if ready_call.position in self._attempts:
             return
         ledger.put(start_event(key, ready_call.position, ready_call.tool))
@@ -526,7 +671,7 @@ class ActionBatch:
         self._release(index)
 
     def _release(self, index: int) -> None:
-        self.ledger.budget.allowed.pop(call_place(self.key, index), None)
+        self.ledger.allowance.allowed.pop(call_place(self.key, index), None)
 
 
 def _masked(action: Action) -> str:
@@ -550,3 +695,11 @@ def _bind(tool: Tool | None, action: Action) -> Bound | Observation:
         return tool.bind(action.parameters)
     except BadArguments as error:
         return Observation(str(error), "failure", refused="invalid")
+
+
+def _known(unknown: str, tools: Toolset) -> str:
+    """Returns the names of the tools; of very many only the most similar ones."""
+    if len(tools) <= MOST_OFFERED:
+        return f"available tools: {', '.join(sorted(tools.names)) or 'none'}"
+    hint = near(unknown, tools.names) or f"there are {len(tools)} others"
+    return f"{hint}; find tools with {SEARCH}" if SEARCH in tools else hint

@@ -8,8 +8,9 @@ approval. `uncertain_calls` handles calls that may have happened without an obse
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from threading import current_thread
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -18,11 +19,11 @@ import msgspec
 from taofold.core import events as e
 from taofold.core.call_ids import child_id, effect_id, sample_id
 from taofold.core.content import MediaPart, TextPart
-from taofold.core.errors import LogError
+from taofold.core.errors import LogError, ModelError, RunError
 from taofold.core.json_values import render
-from taofold.core.state import RunState
+from taofold.core.state import ENDED, RunState
 from taofold.core.text import error_text, excerpt, key_line, shorten, utf8
-from taofold.core.values import Action, Observation, Usage
+from taofold.core.values import Action, Observation, OpenConflicts, Usage
 from taofold.foreign_code import contained
 from taofold.policy import Facts, Limits
 from taofold.policy.limits import Reserved
@@ -30,8 +31,16 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.hooks import Replace
 from taofold.runtime.ledger import Cancelled, Ledger, Park, call_place, hook_context
-from taofold.runtime.redaction import RedactionPass, is_masked, redact_visible
+from taofold.runtime.redaction import RedactionPass, checked_usage, is_masked, redact_visible
 from taofold.runtime.setup import ChildOutcome, Parent, Sampling
+from taofold.runtime.worktrees import (
+    MOST_ATTEMPTS,
+    ChildMerge,
+    is_prepared,
+    report,
+    unmerged,
+    with_report,
+)
 from taofold.tools import (
     BadArguments,
     Bound,
@@ -44,8 +53,10 @@ from taofold.tools import (
     RunContext,
     Tool,
 )
+from taofold.tools.context import ToolCharge
 from taofold.tools.result import bulky, jsonable
 from taofold.tools.threads import WORKERS
+from taofold.workspace.merging import Merged
 
 STATE = 65_536
 """Maximum size in bytes of the data that a tool may keep in the log with its question."""
@@ -182,6 +193,37 @@ class Invocation:
         # Not `save`: the tool must not see a cancellation of the run.
         await self.ledger.flush()
 
+    def _charge_into(self, loop: asyncio.AbstractEventLoop) -> ToolCharge:
+        """Returns the function that records what the call itself consumed, from any thread."""
+        driver = current_thread()
+
+        def charge(usage: Usage, *, estimated: bool = False) -> None:
+            try:
+                checked_usage(usage)
+            except ModelError as error:
+                raise ValueError(f"{self.tool.name}: {error}") from None
+            if current_thread() is driver:
+                self._charge(usage, estimated)
+            else:
+                # A thread may outlive its call, the run and the event loop.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._charge, usage, estimated)
+
+        return charge
+
+    def _charge(self, usage: Usage, estimated: bool) -> None:
+        consumed = usage.tokens or usage.priced_usd
+        if consumed and self.ledger.store.state.status not in ENDED:
+            self.ledger.new(
+                e.Charged(
+                    key=self.key,
+                    usage=usage,
+                    tool=self.tool.name,
+                    estimated=estimated,
+                    agent=self.ledger.setup.handed_to,
+                )
+            )
+
     def _altered(self, state: Any) -> bool:
         """Returns whether the log would return something other than `state`."""
         written = jsonable(state)
@@ -294,7 +336,7 @@ class Invocation:
         if sampling is None:
             return event
         spent = await self._spent(sampling)
-        ledger.budget.reserved.pop(self.place, None)  # it is counted from now on
+        ledger.allowance.reserved.pop(self.place, None)  # it is counted from now on
         if spent.calls == (0, 0):
             return event
         return msgspec.structs.replace(
@@ -309,19 +351,19 @@ class Invocation:
             ValueError: There is none.
         """
         ledger = self.ledger
-        setup, run, budget = ledger.setup, ledger.store.run, ledger.budget
+        setup, run, allowance = ledger.setup, ledger.store.run, ledger.allowance
         if setup.sampling is None:
             raise ValueError("there is no model that could answer")
         number = int.from_bytes(blake2b(msgspec.json.encode(question), digest_size=5).digest())
 
         # One after another, in the whole run: each may use all that is left.
-        async with budget.sampling:
+        async with allowance.sampling:
             # After a cancellation no further cost may arise.
             ledger.inbox.stale = True
             await ledger.raise_if_cancelled()
             consumed = await self._consumed(setup.sampling)
-            limits = budget.for_child(self.place, consumed)
-            budget.reserved[self.place] = consumed.plus(limits.reserved())
+            limits = allowance.for_child(self.place, consumed)
+            allowance.reserved[self.place] = consumed.plus(limits.reserved())
             try:
                 child = await setup.sampling.answer(
                     question,
@@ -332,7 +374,7 @@ class Invocation:
                 ledger.inbox.stale = True
             if child.waiting_for:  # its share stays reserved, because it continues
                 raise Park(child.waiting_for)
-            budget.reserved[self.place] = await self._consumed(setup.sampling)
+            allowance.reserved[self.place] = await self._consumed(setup.sampling)
 
         observation = child.observation
         if observation.status != "success":
@@ -361,7 +403,7 @@ class Invocation:
         if "after_tool" not in hooks.points:
             return outcome, ()
         context = hook_context(self.ledger, self.key)
-        left = self.ledger.budget.seconds_left()
+        left = self.ledger.allowance.seconds_left()
         changes = await hooks.call(
             "after_tool",
             context,
@@ -436,21 +478,21 @@ class Invocation:
     async def delegate(self) -> e.Observed:
         """Runs or continues the agent behind a tool as a child run, within remaining limits."""
         ledger, tool = self.ledger, self.tool
-        setup, budget = ledger.setup, ledger.budget
+        setup, allowance = ledger.setup, ledger.allowance
         if setup.children is None:
             return self.observed(Outcome("no agent runner", "failure"), 0.0)
         run = child_id(ledger.store.run, self.key, self.index, ledger.store.state.rewinds)
-        budget.queue.discard(self.place)
+        allowance.queue.discard(self.place)
         # Computed before its own share is reserved, or it would count against itself.
-        limits = budget.for_child(self.place, among=budget.sharing(self.key))
+        limits = allowance.for_child(self.place, among=allowance.sharing(self.key))
         parent = self._parent(limits)
-        budget.reserved[self.place] = limits.reserved()
+        allowance.reserved[self.place] = limits.reserved()
         begin = perf_counter()
         try:
             child = await setup.children(tool, self.action.parameters, run=run, parent=parent)
         except BaseException:
             # Not in the `finally`: a waiting child keeps its share.
-            del budget.reserved[self.place]
+            del allowance.reserved[self.place]
             raise
         finally:
             ledger.inbox.stale = True
@@ -461,11 +503,13 @@ class Invocation:
             ledger.record_steering(self.key)
             raise Park(child.waiting_for)
 
-        del budget.reserved[self.place]
+        del allowance.reserved[self.place]
         observation = child.observation
+        files, conflicts = await self._merge(child)
+        answer = with_report(observation.result, files)
         spent = perf_counter() - begin
         outcome, hooks = await self._hooked(
-            Outcome(observation.result, observation.status, observation.extraction), spent
+            Outcome(answer, observation.status, observation.extraction), spent
         )
         ended = self.observed(outcome, spent)
         return msgspec.structs.replace(
@@ -474,6 +518,7 @@ class Invocation:
                 ended.observation,
                 refused=observation.refused,
                 masked=observation.masked or ended.observation.masked,
+                conflicts=conflicts,
             ),
             usage=child.usage,
             calls=child.calls,
@@ -481,6 +526,42 @@ class Invocation:
             models=dict(child.models),
             hooks=hooks,
         )
+
+    async def _merge(self, child: ChildOutcome) -> tuple[str, OpenConflicts | None]:
+        """Merges the files of an ended child; returns text and conflicts of the observation."""
+        files, place = child.files, self.ledger.setup.snapshots
+        if files is None or place is None:
+            return "", None
+        if child.observation.status != "success":
+            return unmerged(files.run, files, "the run was not successful"), None
+        run = self.ledger.store.run
+        merge = ChildMerge(run, place, files)
+        # One after the other: the next one merges with the result of this one.
+        async with self.ledger.merging:
+            try:
+                merged = await self._merged(merge)
+                end = await merge.close(merged, self.kept)
+            except RunError as error:
+                return unmerged(files.run, files, str(error)), None
+        conflicts = end.open_conflicts(self.ledger.setup.redactor.text)
+        return report(run, files.run, end), conflicts
+
+    async def _merged(self, merge: ChildMerge) -> Merged:
+        """Merges with the states on record, then with newer ones while files change."""
+        landed: set[str] = set()
+        merged = Merged((), ())
+        for attempt in range(MOST_ATTEMPTS):
+            if attempt or not is_prepared(self.kept):
+                states = await merge.prepare()
+                if states == self.kept:
+                    break
+                # Before the first file changes: after a crash the same states are merged.
+                await self.keep(states)
+            merged = await merge.apply(self.kept)
+            landed.update(merged.paths)
+            if not any(it.kind == "changed" for it in merged.conflicts):
+                break
+        return Merged(tuple(sorted(landed)), merged.conflicts)
 
     def _parent(self, limits: Limits) -> Parent:
         """Returns the settings that a child run of this call inherits."""
@@ -496,16 +577,17 @@ class Invocation:
             pause=setup.pause,
             hooks=setup.hooks,
             purse=setup.purse,
+            tags=ledger.store.state.started.tags if ledger.store.state.started else {},
         )
 
     async def _restarted(self, failures: int) -> bool:
         """Starts a call that raised once more, if the limits allow a further call."""
-        budget = self.ledger.budget
-        if budget.for_tool(self.tool.name, self.place) is not None:
+        allowance = self.ledger.allowance
+        if allowance.for_tool(self.tool.name, self.place) is not None:
             return False
         await self.ledger.setup.sleep(FIRST_PAUSE * 2**failures)
         # Other calls may have used the rest during the pause.
-        if budget.for_tool(self.tool.name, self.place) is not None:
+        if allowance.for_tool(self.tool.name, self.place) is not None:
             return False
         self.kept = None  # it starts from the beginning
         self.start(failures + 1)
@@ -513,7 +595,7 @@ class Invocation:
 
     def deadline(self, bound: Bound) -> float:
         """Returns the seconds the call may take: the tool's or the action's, within the run's."""
-        left = self.ledger.budget.seconds_left()
+        left = self.ledger.allowance.seconds_left()
         return bound.timeout if left is None else min(bound.timeout, left)
 
     def _context(
@@ -534,7 +616,12 @@ class Invocation:
             ask=None if setup.approve is None else questions,
             keep=self.keep,
             kept=self.kept,
+            charge=self._charge_into(asyncio.get_running_loop()),
             sample=None if setup.sampling is None else questions.sample,
+            memory=setup.memory
+            and setup.memory(
+                store.run, self.tool.name, store.records, store.state, setup.principal
+            ),
             on_progress=self._progress(),
         )
 

@@ -97,7 +97,7 @@ class PastCall:
         recorded = self.ledger.recording.event(e.Decided, self.key, self.index)
         # The reason at that time is on record, because branches may now meet in another order. Only
         # the reason is compared, so `AGAIN` must never change: logs contain it.
-        again = recorded.reason == AGAIN if recorded else self.ledger.timed_out(action)
+        again = recorded.reason.startswith(AGAIN) if recorded else self.ledger.timed_out(action)
         if again or begun:
             return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN if again else BEGUN)
         return ruling
@@ -131,10 +131,10 @@ class PastCall:
         tool, action = self.tool, self.action
         assert tool is not None
         invocation = Invocation(self.ledger, self.key, self.index, action, tool)
+        invocation.kept = attempts.kept
         if tool.agent is not None:
             # A child run has a log of its own: it is continued, not restarted.
             return action, await invocation.delegate()
-        invocation.kept = attempts.kept
         since = await invocation.answered_since()
         # A call that asked after its last start was suspended, not active, so nothing is in doubt.
         # The same holds for a call that the tool continues by itself.
@@ -186,7 +186,7 @@ class PastCall:
         """
         if not self._slot().cut:
             return None
-        blocked = self.ledger.budget.for_tool(tool.name, call_place(self.key, self.index))
+        blocked = self.ledger.allowance.for_tool(tool.name, call_place(self.key, self.index))
         if blocked is None:
             return None
         # Not `refused`: that would mean that it never ran.

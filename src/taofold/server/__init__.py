@@ -8,8 +8,9 @@ line. It knows nothing about models or tools beyond their names.
 agents, and `streams` sends a run's events to its watchers.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from taofold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from taofold.server.app import create_app
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Server", "Settings", "create_app"]
 
-
-def __getattr__(name: str) -> Any:
-    # MCP over HTTP uses only this middleware and must work without AG-UI's package.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "app" if name == "create_app" else "server"
-    return getattr(import_module(f"{__name__}.{module}"), name)
+# MCP over HTTP uses only this package's middleware and must work without AG-UI's package.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "server.app": "create_app",
+        "server.server": "Server Settings",
+    },
+)

@@ -26,9 +26,12 @@ from taofold.server.agui import endpoint as agui
 from taofold.server.api import (
     approvals,
     attachments,
+    budgets,
     learning,
     login,
     mcp_signins,
+    memory,
+    policies,
     runs,
     system,
 )
@@ -48,16 +51,18 @@ from taofold.server.openapi import document
 from taofold.server.server import Server
 
 ENDPOINTS: Final[Sequence[ApiEndpoint]] = (
-    *runs.ENDPOINTS,
-    *attachments.ENDPOINTS,
-    *runs.COURSE,
-    *approvals.ENDPOINTS,
-    *learning.ENDPOINTS,
-    *mcp_signins.ENDPOINTS,
-    *login.ENDPOINTS,
-    *system.ENDPOINTS,
-    *agui.ENDPOINTS,
-    *console.ENDPOINTS,
+    *runs.routes,
+    *attachments.routes,
+    *approvals.routes,
+    *budgets.routes,
+    *policies.routes,
+    *learning.routes,
+    *memory.routes,
+    *mcp_signins.routes,
+    *login.routes,
+    *system.routes,
+    *agui.routes,
+    *console.routes,
 )
 
 _LONGEST_NUMBER: Final = 16
@@ -67,9 +72,9 @@ NOBODY: Final = Principal("nobody", ())
 _logger = logging.getLogger(__name__)
 
 
-def create_app(server: Server, *, extra: Sequence[ApiEndpoint] = ()) -> ASGIApp:
-    """Makes the application of `server` with `extra` endpoints."""
-    published = document((*ENDPOINTS, *extra), server.settings)
+def create_app(server: Server) -> ASGIApp:
+    """Makes the application of `server`."""
+    published = document(ENDPOINTS, server.settings)
 
     async def openapi(call: ApiCall) -> Response:
         return JSONResponse(published)
@@ -77,7 +82,7 @@ def create_app(server: Server, *, extra: Sequence[ApiEndpoint] = ()) -> ASGIApp:
     described = ApiEndpoint(
         "GET", "/openapi.json", openapi, "The API.", "server", hidden=True, right="public"
     )
-    endpoints = (*ENDPOINTS, *extra, described)
+    endpoints = (*ENDPOINTS, described)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -156,7 +161,7 @@ async def _answered(
     principal = caller.principal if caller is not None else NOBODY
     answer = await endpoint.handler(ApiCall(server, request, principal, path, query, body))
     if isinstance(answer, BaseModel):
-        return _json(answer, endpoint.status)
+        return Response(answer.model_dump_json(), endpoint.status, media_type="application/json")
     return answer
 
 
@@ -204,10 +209,6 @@ def _limit(server: Server, who: str) -> None:
     wait = server.rates.take(f"principal:{who}", asyncio.get_running_loop().time())
     if wait:
         raise too_many_requests(wait)
-
-
-def _json(answer: BaseModel, status: int) -> Response:
-    return Response(answer.model_dump_json(), status, media_type="application/json")
 
 
 async def _http(request: Request, error: Exception) -> Response:

@@ -23,7 +23,6 @@ session from a token has the token's current rights.
 
 import hashlib
 import hmac
-import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -36,8 +35,10 @@ from starlette.datastructures import Headers
 from taofold.clocks import clock
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
+from taofold.core.option_values import checked_names
 from taofold.core.text import iso
 from taofold.core.values import Principal
+from taofold.network import is_loopback
 from taofold.policy.roles import ROLES
 from taofold.reserved_places import make_folder, state_folder
 from taofold.server.endpoint import Problem
@@ -90,8 +91,8 @@ _TOKENS_FORM: Final = DocumentFormat[Known](
 class TokenStore:
     """The tokens in `path`, a file or a place in a database; None = no tokens."""
 
-    def __init__(self, path: Path | Shared | None = None, now: Callable[[], int] = clock) -> None:
-        self.path, self.now = path, now
+    def __init__(self, path: Path | Shared | None = None) -> None:
+        self.path = path
         self._kept = SharedDocument(path, _TOKENS_FORM)
 
     def all(self) -> Sequence[Token]:
@@ -108,7 +109,7 @@ class TokenStore:
         Raises:
             ConfigError: The file cannot be read.
         """
-        return sum(token.active(self.now()) for token in self.all())
+        return sum(token.active(clock()) for token in self.all())
 
     @property
     def configured(self) -> bool:
@@ -134,7 +135,7 @@ class TokenStore:
             token = self._kept.value().get(id_)
         except ConfigError:
             return None
-        return token if token is not None and token.active(self.now()) else None
+        return token if token is not None and token.active(clock()) else None
 
     def principal(self, token: Token) -> Principal:
         """Returns the token's principal with the token's roles."""
@@ -150,7 +151,7 @@ class TokenStore:
             own = []
         # A role that is not in the table of ranks grants nothing.
         most = max([ROLES.get(role, -1) for role in principal.roles], default=-1)
-        roles = [role for token in own if token.active(self.now()) for role in token.roles]
+        roles = [role for token in own if token.active(clock()) for role in token.roles]
         allowed = dict.fromkeys([role for role in roles if ROLES.get(role, 1 << 30) <= most])
         return Principal(principal.id, tuple(allowed))
 
@@ -169,7 +170,7 @@ class TokenStore:
         unknown = [role for role in roles if role not in ROLES]
         if unknown:
             raise ConfigError(f"unknown role {unknown[0]!r}; there are {', '.join(ROLES)}")
-        id_, now = token_hex(4), self.now()
+        id_, now = token_hex(4), clock()
         text = f"tf_{id_}_{token_urlsafe(32)}"
         expires = now + round(seconds * 1000) if seconds else 0
         token = Token(id_, _digest(text), principal, tuple(roles), now, expires)
@@ -189,7 +190,7 @@ class TokenStore:
                 raise ConfigError(f"there is no token {id_!r}")
             token = tokens[id_]
             # Revoked tokens stay in the file for the list. A second call keeps the first time.
-            return {**tokens, id_: replace(token, revoked_at=token.revoked_at or self.now())}
+            return {**tokens, id_: replace(token, revoked_at=token.revoked_at or clock())}
 
         self._change(revoked)
         return self._kept.value()[id_]
@@ -435,6 +436,12 @@ class Authenticator:
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
+    def __post_init__(self) -> None:
+        """Raises `ConfigError` for a text, of which parts of host names would be allowed."""
+        for name in ("hosts", "origins"):
+            checked = checked_names(getattr(self, name), name)
+            object.__setattr__(self, name, frozenset(checked))
+
     def check_address(self, headers: Headers, *, page: bool) -> None:
         """Refuses requests for another host, or from a foreign page.
 
@@ -519,18 +526,7 @@ class Authenticator:
 
 def _near(headers: Headers, client: str) -> bool:
     """Returns whether a program on this machine sent the request, without a proxy."""
-    return loopback(client) and not any(name in headers for name in _PASSED_ON)
-
-
-def loopback(client: str) -> bool:
-    """Returns whether `client` is a loopback address."""
-    try:
-        address = ipaddress.ip_address(client)
-    except ValueError:
-        return client == "localhost"
-    # ::ffff:127.0.0.1 is how a dual-stack socket shows an IPv4 client.
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
+    return is_loopback(client) and not any(name in headers for name in _PASSED_ON)
 
 
 def _unknown(detail: str) -> Problem:

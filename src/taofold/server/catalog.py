@@ -13,7 +13,8 @@ from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.core.events import RunStarted
 from taofold.log.log import Log
-from taofold.policy import Facts, Limits, Policy
+from taofold.policy import Budget, Facts, Limits, Policy
+from taofold.policy.budgets import merged
 from taofold.runtime.model import Model
 from taofold.runtime.providers import resolve
 from taofold.server.client_tools import CLIENT_TOOLS, tools_of
@@ -38,11 +39,13 @@ class Catalog:
         log: Log,
         *,
         approve_seconds: float = 0.0,
+        budgets: Sequence[Budget] = (),
         rebuild: Rebuild | None = None,
     ) -> None:
         if not agents:
             raise ConfigError("a server needs at least one agent")
         self._log, self._seconds, self._rebuild = log, approve_seconds, rebuild
+        self._budgets = budgets
         self._agents = {name: self._prepared(agent, name) for name, agent in agents.items()}
         self._made: dict[str, AnyAgent] = {}
         self._policies: dict[str, list[Policy]] = {}
@@ -144,6 +147,8 @@ class Catalog:
         if self._seconds and not policy.approve_seconds:
             # Only if the agent's own policy does not set it.
             policy = replace(policy, approve_seconds=self._seconds)
+        if self._budgets:
+            policy = replace(policy, budgets=merged(policy.budgets, self._budgets))
         prepared = agent.replace(
             model=resolve(agent.model),
             models={role: resolve(model) for role, model in agent.models.items()},
@@ -173,8 +178,9 @@ def _find(agent: AnyAgent, name: str, depth: int) -> Tool | None:
         return tools[name]
     if depth:
         for tool in tools.values():
-            if tool.agent is not None:
-                inner = _find(cast("AnyAgent", tool.agent), name, depth - 1)
+            other: AnyAgent | None = tool.agent or tool.successor
+            if other is not None:
+                inner = _find(other, name, depth - 1)
                 if inner is not None:
                     return inner
     return None

@@ -20,7 +20,9 @@ from taofold.evals.report_files import stored_report, stored_reports
 from taofold.log.log import Log
 from taofold.server.api import mcp_signins, runs, schemas
 from taofold.server.api.schemas import RunsQuery
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
+from taofold.server.endpoint import ApiCall, Problem, Routes
+
+routes: Final = Routes("console")
 
 MEDIA: Final[Mapping[str, str]] = {
     "html": "text/html; charset=utf-8",
@@ -145,11 +147,15 @@ class EvalReport(schemas.ResponseBody):
     comparisons: list[dict[str, Any]]
 
 
+@routes.get("/", right="public", page=True, hidden=True)
+@routes.get("/signin/{code}", right="public", page=True, hidden=True)
+@routes.get(mcp_signins.PAGE, right="public", query=Returned, page=True, hidden=True)
 async def index(call: ApiCall) -> Response:
     """Returns the page."""
     return _answer(call, FILES["index.html"])
 
 
+@routes.get("/static/{file:path}", right="public", page=True, hidden=True)
 async def static(call: ApiCall) -> Response:
     """Returns a file of the page.
 
@@ -170,16 +176,17 @@ def _answer(call: ApiCall, file: File) -> Response:
     return Response(file.content, media_type=file.media, headers=headers)
 
 
-async def page(call: ApiCall) -> BaseModel:
-    """Returns the caller's runs with their usage."""
+@routes.get("/console/runs", right="read", query=RunsQuery)
+async def page(call: ApiCall) -> Page:
+    """Lists your runs with their usage."""
     listed = await runs.page(call)
-    assert isinstance(listed, schemas.Runs)
     items = await _measured(call.server.log, [run for run in listed.items if not run.parent])
     return Page(items=items, next=listed.next)
 
 
-async def totals(call: ApiCall) -> BaseModel:
-    """Returns the total usage of the caller's runs."""
+@routes.get("/console/totals", right="read")
+async def totals(call: ApiCall) -> Totals:
+    """Returns the total usage of your runs."""
     server = call.server
     statuses = await server.log.count(principal=call.principal.id)
     items = await _measured(server.log, await _newest(call))
@@ -198,12 +205,12 @@ async def totals(call: ApiCall) -> BaseModel:
 async def _newest(call: ApiCall) -> list[schemas.RunView]:
     """Returns the caller's own newest runs, without child runs."""
     listed = await runs.page(_with(call, RunsQuery.model_validate({"limit": NEWEST})))
-    assert isinstance(listed, schemas.Runs)
     return [run for run in listed.items if not run.parent and run.principal == call.principal.id]
 
 
-async def costs(call: ApiCall) -> BaseModel:
-    """Returns the costs of the caller's newest runs."""
+@routes.get("/console/costs", right="read")
+async def costs(call: ApiCall) -> Costs:
+    """Returns the costs of your newest runs, by day and by model."""
     own = await _newest(call)
     days: dict[str, DayCost] = {}
     models: dict[str, ModelCost] = {}
@@ -231,14 +238,16 @@ def _add(to: DayCost | ModelCost, tokens: int, usd: float | None) -> None:
         to.usd += usd
 
 
-async def evals(call: ApiCall) -> BaseModel:
-    """Returns eval reports."""
+@routes.get("/console/evals", right="learning")
+async def evals(call: ApiCall) -> Evals:
+    """Lists eval reports, the newest first."""
     folder = call.server.folder
     return Evals(items=stored_reports(folder) if folder is not None else [])
 
 
-async def eval_report(call: ApiCall) -> BaseModel:
-    """Returns one eval.
+@routes.get("/console/evals/{eval}", right="learning", errors=(404,))
+async def eval_report(call: ApiCall) -> EvalReport:
+    """Returns an eval report with its trials.
 
     Raises:
         Problem: 404, there is no such eval.
@@ -294,88 +303,3 @@ async def _measure(log: Log, run: schemas.RunView) -> Measured:
         if len(_known) > REMEMBERED:
             _known.popitem(last=False)
     return measured
-
-
-ENDPOINTS: Final = (
-    ApiEndpoint(
-        "GET", "/", index, "The console.", "console", page=True, hidden=True, right="public"
-    ),
-    ApiEndpoint(
-        "GET",
-        "/signin/{code}",
-        index,
-        "The console, which signs in with the code of a one-time link.",
-        "console",
-        page=True,
-        hidden=True,
-        right="public",
-    ),
-    ApiEndpoint(
-        "GET",
-        mcp_signins.PAGE,
-        index,
-        "The page after an MCP server's sign-in.",
-        "console",
-        query=Returned,
-        page=True,
-        hidden=True,
-        right="public",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/static/{file:path}",
-        static,
-        "A file of the console.",
-        "console",
-        page=True,
-        hidden=True,
-        right="public",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/console/runs",
-        page,
-        "List your runs with their usage.",
-        "console",
-        query=RunsQuery,
-        answers={200: Page},
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/console/totals",
-        totals,
-        "Get the total usage of your runs.",
-        "console",
-        answers={200: Totals},
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/console/costs",
-        costs,
-        "Get the costs of your newest runs, by day and by model.",
-        "console",
-        answers={200: Costs},
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/console/evals",
-        evals,
-        "List eval reports, the newest first.",
-        "console",
-        answers={200: Evals},
-        right="learning",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/console/evals/{eval}",
-        eval_report,
-        "Get an eval report with its trials.",
-        "console",
-        answers={200: EvalReport},
-        errors=(404,),
-        right="learning",
-    ),
-)

@@ -11,7 +11,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Required,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+)
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -99,6 +110,7 @@ PATHS: Final[Mapping[str, str]] = {
     "action": rf"^{RUN_ID}:[0-9]{{1,10}}$",
     "loop": rf"^{RUN_ID}$",
     "pattern": rf"^{RUN_ID}$",
+    "note": r"^[A-Za-z0-9_-]{1,64}$",
     "code": r"^[A-Za-z0-9_-]{16,64}$",
 }
 """Patterns of path parameters, by name. Other values are not found."""
@@ -134,39 +146,91 @@ class ApiCall:
 Access: TypeAlias = Right | Literal["public", "signed_in"]
 """A right (`taofold.policy.policy`), any credentials, or none."""
 Handler: TypeAlias = Callable[[ApiCall], Awaitable[Response | BaseModel]]
+HandlerFunction = TypeVar("HandlerFunction", bound=Handler)
+
+
+class EndpointOptions(TypedDict, total=False):
+    """Options of a route, as of `ApiEndpoint`."""
+
+    right: Required[Access]
+    body: type[BaseModel]
+    query: type[BaseModel]
+    status: int
+    answers: Mapping[int, type[BaseModel] | str]
+    headers: Mapping[str, str]
+    errors: tuple[int, ...]
+    upload: bool
+    page: bool
+    hidden: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ApiEndpoint:
-    """A route. `answers` maps statuses to a model or a media type."""
+    """A route."""
 
     method: str
     path: str
     handler: Handler
     summary: str
-    tag: str = "runs"
+    tag: str
+    right: Access
+    """The required right. The owner of a run is checked separately."""
     body: type[BaseModel] | None = None
     query: type[BaseModel] = NoQuery
+    status: int = 200
     answers: Mapping[int, type[BaseModel] | str] = field(
         default_factory=dict[int, "type[BaseModel] | str"]
     )
+    """A model or a media type for each status."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Supported request headers, with descriptions."""
     errors: tuple[int, ...] = ()
-    page: bool = False
-    """True for a page that any link may open, because it contains no data of users."""
-    status: int = 200
-    hidden: bool = False
-    """Not in the OpenAPI document."""
     upload: bool = False
     """True if the body may contain files, up to `Settings.upload_bytes`."""
-    right: Access = field(kw_only=True)
-    """The required right. The owner of a run is checked separately."""
+    page: bool = False
+    """True for a page that any link may open, because it contains no data of users."""
+    hidden: bool = False
+    """Not in the OpenAPI document."""
 
-    @property
-    def unsafe(self) -> bool:
-        """True if the endpoint may change something."""
-        return self.method not in ("GET", "HEAD")
+
+class Routes(list[ApiEndpoint]):
+    """The routes of one module, in the order in which they are matched.
+
+    A handler that returns a model declares it by its annotation. The first line of its docstring is
+    the summary of the route.
+
+        @routes.get("/runs/{run}", right="read", errors=(404,))
+        async def detail(call: ApiCall) -> schemas.RunDetail:
+    """
+
+    def __init__(self, tag: str) -> None:
+        super().__init__()
+        self._tag = tag
+
+    def get(
+        self, path: str, **options: Unpack[EndpointOptions]
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
+        """Declares the decorated function as the handler of GET requests."""
+        return self._route("GET", path, options)
+
+    def post(
+        self, path: str, **options: Unpack[EndpointOptions]
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
+        """Declares the decorated function as the handler of POST requests."""
+        return self._route("POST", path, options)
+
+    def _route(
+        self, method: str, path: str, options: EndpointOptions
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
+        def declare(handler: HandlerFunction) -> HandlerFunction:
+            answer = handler.__annotations__["return"]
+            if issubclass(answer, BaseModel):
+                options.setdefault("answers", {options.get("status", 200): answer})
+            summary = (handler.__doc__ or "").partition("\n")[0]
+            self.append(ApiEndpoint(method, path, handler, summary, self._tag, **options))
+            return handler
+
+        return declare
 
 
 def check_path(found: Mapping[str, Any]) -> dict[str, str]:
@@ -243,11 +307,11 @@ def _checked(model: type[BaseModel], document: Any, where: str, *, strings: bool
         raise invalid(error, where) from None
 
 
-def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
-    """Returns a 422 refusal with all faults and their paths, below `under`."""
+def invalid(error: ValidationError, where: str) -> Problem:
+    """Returns a 422 refusal with all faults and their paths."""
     # Without the input, so that a sent token or secret is not returned.
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    paths = ["/".join(filter(None, (under, *map(str, fault["loc"])))) for fault in found]
+    paths = ["/".join(map(str, fault["loc"])) for fault in found]
     texts = [fault["msg"] for fault in found]
     named = [f"{path or where}: {text}" for path, text in zip(paths, texts, strict=True)]
     return faulty(where, list(zip(paths, texts, strict=True)), named)

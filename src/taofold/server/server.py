@@ -16,9 +16,11 @@ from typing import Final, Unpack, cast
 from taofold.agent.activation import Activation
 from taofold.agent.options import StartOptions
 from taofold.agent.result import ANSWERING
+from taofold.agent.worktrees import placed
 from taofold.clocks import clock
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
+from taofold.core.file_states import place_of
 from taofold.core.happenings import Happening
 from taofold.core.state import opening
 from taofold.core.values import Principal
@@ -44,15 +46,26 @@ from taofold.server.streams.response import Watching
 from taofold.shared_document import Shared
 from taofold.tools.attachments import Prompt
 from taofold.views import LOCAL, inner_session
+from taofold.workspace.run_files import RunFiles
 
 
 class Worker:
     """The server's part in driving runs."""
 
     def __init__(
-        self, log: Log, catalog: Catalog, hub: Hub, *, current: Callable[[Principal], Principal]
+        self,
+        log: Log,
+        catalog: Catalog,
+        hub: Hub,
+        *,
+        current: Callable[[Principal], Principal],
+        forks: Path | None = None,
     ) -> None:
-        """Sets the parts. `current` returns a run's principal with its current roles."""
+        """Sets the parts. `current` returns a run's principal with its current roles.
+
+        Runs whose files are below `forks` work there.
+        """
+        self._forks = forks
         self._log, self._catalog, self._hub, self._current = log, catalog, hub, current
         self._begun = OrderedDict[str, tuple[Activation, RunStarted]]()
         """Runs that were begun here and not advanced yet; another process may advance one first."""
@@ -97,7 +110,7 @@ class Worker:
         begun = self._begun.pop(run, None)
         if begun is None:
             started = await self._started(run)
-            agent = self._catalog.of(run, started)
+            agent = await self._placed(self._catalog.of(run, started), run)
             activation = await self._activation(agent, run, started.principal)
         else:
             activation, started = begun
@@ -107,7 +120,7 @@ class Worker:
 
         def tools() -> list[str]:
             # Read at the first delta, when the tools are known.
-            return list(agent.toolset)
+            return agent.callable_names
 
         head = (await self._log.row(run)).events
         self._hub.begin(run, head, tools if agent.strategy in ANSWERING else None)
@@ -117,6 +130,17 @@ class Worker:
             # In this order, so that watchers then read missed records from the log.
             self._hub.forget(run)
             self._hub.poke(run)
+
+    async def _placed(self, agent: AnyAgent, run: str) -> AnyAgent:
+        """Returns the agent in the folder into which this server restored the files of the run."""
+        if agent.snapshot_folder is None or self._forks is None:
+            return agent
+        place = place_of(await self._log.read(run))
+        # The log names the folder, so it counts only below the one that the owner configured.
+        if not place or RunFiles.of(place).root.parent != RunFiles.of(self._forks).root:
+            return agent
+        source = RunFiles.of(agent.snapshot_folder).root
+        return await asyncio.to_thread(placed, agent, source, RunFiles.of(place).root)
 
     async def _activation(self, agent: AnyAgent, run: str, principal: Principal) -> Activation:
         """Returns an activation of the agent whose events go to the hub."""
@@ -145,7 +169,13 @@ class Settings:
     """The settings of a server. Times are in seconds, sizes in bytes."""
 
     policy: Policy = Policy()
-    """The operator's policy: the rights of roles where no agent's policy applies."""
+    """The operator's policy: the rights of roles where no agent's policy applies, and budgets of
+    all runs that this server drives.
+    """
+    evidence_keys: tuple[bytes, ...] = ()
+    """Public Ed25519 keys (32 bytes) whose signatures verify runs. Default: none."""
+    forks: Path | None = None
+    """Folder in which the files of forks are restored, each fork in its own. None: they are not."""
     hosts: frozenset[str] = frozenset()
     """Host names besides those of this machine."""
     origins: frozenset[str] = frozenset()
@@ -220,10 +250,16 @@ class Server:
         self.tokens = tokens or TokenStore()
         self.local = local or LocalToken()
         self.catalog = Catalog(
-            agents, log, approve_seconds=settings.approve_seconds, rebuild=rebuild
+            agents,
+            log,
+            approve_seconds=settings.approve_seconds,
+            budgets=settings.policy.budgets,
+            rebuild=rebuild,
         )
         self.hub = Hub(log, driven=self._drives, look_s=settings.tail_s)
-        self.worker = Worker(log, self.catalog, self.hub, current=self.tokens.current)
+        self.worker = Worker(
+            log, self.catalog, self.hub, current=self.tokens.current, forks=settings.forks
+        )
         self.engine = self._engine()
         offered = [self.catalog[name] for name in self.catalog.names]
         self.redactor = Redactor(self.catalog.secrets)
@@ -248,6 +284,8 @@ class Server:
         self.watching = Watching(settings.most_streams)
         self._asked = OrderedDict[str, tuple[int, list[Approval]]]()
         self._uploads = 0
+        self.testing = asyncio.Lock()
+        """Held by the test of a policy: one at a time."""
         self._deafen: Callable[[], None] = lambda: None
         self.tickets: dict[str, list[object]] = {}
         """Requests that wait for each session."""

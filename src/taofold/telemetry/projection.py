@@ -117,6 +117,7 @@ class SpanProjection:
         self._steps = 0
         self._last: e.Record | None = None
         self._opened = e.RunStarted(goal="")
+        self._active: e.RunStarted | e.HandedOff = self._opened
         self._begun = 0.0
         self._roots = {} if roots is None else roots
         self._links: tuple[Link, ...] = ()
@@ -187,6 +188,7 @@ class SpanProjection:
     def _open(self, record: e.Record, event: e.RunStarted) -> None:
         origin = self._origin
         self._opened, self._begun = event, moment(record)
+        self._active = event
         origin.agent, origin.session = event.agent, event.session
         origin.user = "" if event.principal.id == _LOCAL else event.principal.id
         self._root(root_run(origin.run, event.parent), context_of(event))
@@ -242,6 +244,12 @@ class SpanProjection:
                 self._mark(record, "hook", event.rejected, hook=event.hook, point=event.point)
                 if event.message:
                     self._add_message(event.key, Message("user", event.message))
+            case e.HandedOff():
+                # The following spans are those of the next agent.
+                self._origin.agent, self._active = event.agent, event
+                facts = {"from": event.before, "to": event.agent}
+                self._mark(record, "handed_off", event.reason, **facts)
+                self._new_instructions(event)
             case e.Rewound():
                 self._mark(record, "rewound", to=event.to)
             case _ if event.announcement is not None:
@@ -259,6 +267,14 @@ class SpanProjection:
     def _add_message(self, key: str, message: Message) -> None:
         if message.content and self._rebuild:
             self._conversation(key).append(message)
+
+    def _new_instructions(self, event: e.HandedOff) -> None:
+        """Begins the conversation with the instructions of the next agent."""
+        talk = self._conversations.get("", [])
+        rest = [message for message in talk if message.role != "system"]
+        instructions = _instructions(event)
+        system = [Message("system", instructions)] if instructions else []
+        self._conversations[""] = [*system, *rest]
 
     def _conversation(self, key: str) -> list[Message]:
         """Returns the conversation of a branch. A new one begins with the goal."""
@@ -367,8 +383,8 @@ class SpanProjection:
             # `ms` comes from another clock than the log's. A call never begins before its run.
             start=max(moment(record) - event.ms, self._begun + _TICK),
             end=moment(record),
-            requested=self._opened.model,
-            model=event.model or self._opened.model,
+            requested=self._active.model,
+            model=event.model or self._active.model,
             role=event.role,
             prompt=sent,
             text=event.text,
@@ -393,8 +409,8 @@ class SpanProjection:
             end=moment(record),
             error=event.kind,
             message=event.message,
-            requested=self._opened.model,
-            model=self._opened.model,
+            requested=self._active.model,
+            model=self._active.model,
             role="",
             prompt=prompt or self._rebuilt(event.key),
         )
@@ -406,7 +422,8 @@ class SpanProjection:
         ended = event or e.RunFinished("waiting" if parked else "open", "", False)
         failed = event is not None and event.status != "finished"
         return AgentSpan(
-            **origin.shared,
+            # The run is that of its first agent.
+            **{**origin.shared, "agent": opened.agent},
             id=origin.root,
             parent=origin.parent,
             start=self._begun,
@@ -465,6 +482,6 @@ def _opening(event: e.RunStarted) -> list[Message]:
     return [*system, *event.history, Message("user", event.content)]
 
 
-def _instructions(event: e.RunStarted) -> str:
+def _instructions(event: e.RunStarted | e.HandedOff) -> str:
     noted = event.settings.get("instructions")
     return noted if isinstance(noted, str) else ""

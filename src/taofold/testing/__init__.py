@@ -5,23 +5,15 @@ Cassettes are recorded answers of providers. The pytest plugin blocks real reque
 suites are for logs, journals and engines.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from taofold.lazy_names import lazy_names
 from taofold.testing.models import Asked, FunctionModel, ScriptedModel, ScriptEnded, TestModel
 
 if TYPE_CHECKING:
     from taofold.models.transport import allow_model_requests, answered_by, forbid_model_requests
     from taofold.testing.cassette import Cassette, Recorder
 
-# Imported on first use: a scripted model needs no HTTP client.
-_HOME = {
-    "Cassette": "taofold.testing.cassette",
-    "Recorder": "taofold.testing.cassette",
-    "allow_model_requests": "taofold.models.transport",
-    "answered_by": "taofold.models.transport",
-    "forbid_model_requests": "taofold.models.transport",
-}
 
 __all__ = [
     "Asked",
@@ -36,11 +28,14 @@ __all__ = [
     "forbid_model_requests",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+# A scripted model needs no HTTP client.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "models.transport": "allow_model_requests answered_by forbid_model_requests",
+        "testing.cassette": "Cassette Recorder",
+    },
+)
 
 
 def __dir__() -> list[str]:

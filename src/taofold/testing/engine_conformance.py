@@ -30,7 +30,7 @@ from taofold.log.log import AT_ONCE, Log, RunRow, Signal
 from taofold.policy import Limits, Policy
 from taofold.runtime.endings import UNATTENDED, Advanced, Share
 from taofold.runtime.setup import Pause
-from taofold.testing.log_conformance.checks import Broken, same
+from taofold.testing.log_conformance.checks import Broken, numbered, same
 from taofold.testing.models import FunctionModel
 from taofold.tools import tool
 
@@ -452,23 +452,8 @@ async def c16_two_engines_advance_each_run_once(make: EngineMaker, log: Log) -> 
     same(sorted(bench.calls), ["fire"] * len(runs) + ["pay"] * len(runs), "calls")
 
 
-_FOR_ALL: Final[tuple[EngineContract, ...]] = (
-    c01_a_run_that_is_woken_comes_to_its_end,
-    c02_what_is_due_is_found_without_being_told,
-    c03_what_a_dead_process_left_goes_on,
-    c04_an_approval_that_somebody_wrote_is_acted_on,
-    c05_a_run_that_waits_is_left_alone,
-    c06_waking_it_often_drives_it_once,
-    c07_runs_that_it_cannot_advance_are_left_to_others,
-    c08_what_cannot_be_continued_is_set_aside,
-    c09_an_error_that_passes_costs_no_run,
-    c10_a_share_that_is_used_up_goes_on,
-    c11_what_it_lets_go_others_go_on_with,
-    c12_what_takes_too_long_is_cut_off_and_goes_on,
-    c13_an_approval_that_nobody_gives_expires,
-    c14_more_than_may_be_driven_take_turns,
-    c15_what_does_not_exist_or_has_ended_is_no_matter,
-)
+_CONTRACTS: Final[dict[int, EngineContract]] = numbered(globals())
+_SHARED: Final = (16,)
 
 
 def contracts(*, several: bool = True) -> tuple[EngineContract, ...]:
@@ -477,4 +462,4 @@ def contracts(*, several: bool = True) -> tuple[EngineContract, ...]:
     Args:
         several: True if a process may have several such engines, which must then share the work.
     """
-    return (*_FOR_ALL, c16_two_engines_advance_each_run_once) if several else _FOR_ALL
+    return tuple([c for n, c in _CONTRACTS.items() if several or n not in _SHARED])

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from taofold.core.errors import Conflict
 from taofold.log.journal import Fact, Journal
-from taofold.testing.log_conformance.checks import Broken, expect_error, same
+from taofold.testing.log_conformance.checks import Broken, expect_error, numbered, same
 
 __all__ = ["Broken", "Contract", "Opener", "contracts"]
 
@@ -123,22 +123,29 @@ async def c10_everything_survives_and_two_openers_see_one_journal(opened: Opener
     same(await first.facts("s"), await opened().facts("s"), "what a third one sees")
 
 
-_FOR_ALL: Final[tuple[Contract, ...]] = (
-    c01_facts_come_back_as_written_and_in_order,
-    c02_reading_starts_after_and_stops_at_a_limit,
-    c03_who_has_not_seen_the_last_fact_gets_a_conflict,
-    c04_writing_nothing_makes_nothing,
-    c05_one_of_many_writers_wins_each_number,
-    c06_streams_are_listed_by_prefix_the_newest_first,
-    c07_a_dropped_stream_is_gone_and_may_begin_again,
-    c08_an_unknown_stream_is_empty,
-    c09_names_are_data,
-)
-_FOR_PERSISTENT: Final[tuple[Contract, ...]] = (
-    c10_everything_survives_and_two_openers_see_one_journal,
-)
+async def c11_facts_that_replace_all_others_keep_the_numbers(opened: Opener) -> None:
+    journal = opened()
+    same(await journal.write("new", -1, _TWO, alone=True), 1, "a new stream")
+    await journal.write("s", -1, _TWO)
+    await journal.write("s", 1, _ONE)
+    await journal.write("other", -1, _TWO)
+    behind = journal.write("s", 1, _ONE, alone=True)
+    await expect_error(Conflict, behind, "a writer that fell behind")
+    same(len(await journal.facts("s")), 3, "the facts after a conflict")
+    same(await journal.write("s", 2, [], alone=True), 2, "no facts")
+    same(len(await journal.facts("s")), 3, "the facts that nothing replaced")
+    same(await journal.write("s", 2, _TWO, alone=True), 4, "the last number")
+    same([f.seq for f in await journal.facts("s")], [3, 4], "the facts that are left")
+    same([f.seq for f in await journal.facts("s", after=3)], [4], "the facts after 3")
+    same(await journal.write("s", 4, _ONE), 5, "the next number")
+    same([f.seq for f in await journal.facts("s")], [3, 4, 5], "a later fact deletes none")
+    same(len(await journal.facts("other")), 2, "another stream")
+
+
+_CONTRACTS: Final[dict[int, Contract]] = numbered(globals())
+_PERSISTENT: Final = (10,)
 
 
 def contracts(*, persistent: bool) -> tuple[Contract, ...]:
     """Returns the contracts for a journal; a `persistent` one must also outlive its opener."""
-    return _FOR_ALL + _FOR_PERSISTENT if persistent else _FOR_ALL
+    return tuple([c for n, c in _CONTRACTS.items() if persistent or n not in _PERSISTENT])

@@ -371,7 +371,7 @@ class TestModel:
         if not _wraps(request.schema):
             example = SchemaExample("the answer", request.schema)
             return _json(example.value() if self._answer is None else self._answer)
-        step = SchemaExample("the answer", request.schema).value()
+        step = SchemaExample("the answer", _finishing(request.schema)).value()
         parameters = step["action"]["parameters"]
         if self._answer is not None:
             parameters["answer"] = self._answer
@@ -393,6 +393,15 @@ def _failed(conversation: Sequence[Message]) -> str:
     # The head of an observation ends with the name of the tool.
     errors = [(name, text.partition(f"{name}: ")[2] or text) for name, text in failures]
     return "\n".join([f"{name} failed: {line(text, _LONGEST_ERROR)}" for name, text in errors])
+
+
+def _finishing(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the schema of a whole step, with `finish` as its only action."""
+    action = schema["properties"]["action"]
+    options = action.get("anyOf") or [action]
+    ends = [each for each in options if FINISH in each["properties"]["tool"].get("enum", ())]
+    properties = {**schema["properties"], "action": (ends or options)[0]}
+    return {**schema, "properties": properties}
 
 
 def _wraps(schema: Mapping[str, Any]) -> bool:

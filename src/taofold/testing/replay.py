@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 
 from taofold.agent import Agent, RunResult
 from taofold.agent.result import settle_log
+from taofold.agent.team import changed_team
 from taofold.core.errors import ReplayDiverged
 from taofold.runtime.model import ReplayModel
 from taofold.runtime.providers import resolve
@@ -30,12 +31,17 @@ async def assert_replays(agent: Agent[Any, Any], run: "str | RunResult[Any]") ->
 
 def _mute(agent: Agent[Any, Any]) -> Agent[Any, Any]:
     """Returns the same agent with models that refuse and tools that must not be called."""
+    return changed_team(agent, _without_world)
+
+
+def _without_world(agent: Agent[Any, Any]) -> Agent[Any, Any]:
     model = resolve(agent.model)
-    tools = Toolset([replace(tool, function=_refuse) for tool in agent.toolset.values()])
     return agent.replace(
         model=ReplayModel(model.name, model.profile),
         models={role: ReplayModel(resolve(spec).name) for role, spec in agent.models.items()},
-        tools=[tools],
+        tools=[Toolset([replace(tool, function=_refuse) for tool in agent.lasting_tools])],
+        discover=(),
+        skills=(),
     )
 
 

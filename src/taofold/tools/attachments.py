@@ -17,7 +17,7 @@ Example:
 
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from importlib import import_module
 from io import BytesIO
@@ -270,6 +270,8 @@ class Showing:
 
     parts: tuple[TextPart | MediaPart, ...] = ()
     blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    attached: bool = False
+    """True if any part came from an attachment. A text file becomes text."""
 
     @property
     def media(self) -> bool:
@@ -287,8 +289,11 @@ def prompted(prompt: Prompt) -> Showing:
 
     Raises:
         TypeError: The input is neither text nor an attachment nor a sequence of these.
+        ConfigError: The input is a mapping, whose keys would become the text.
     """
     given: Any = prompt  # callers may pass wrong types
+    if isinstance(given, Mapping):
+        raise ConfigError("a goal is text, not a mapping: pass the state at the start as data={…}")
     if not isinstance(given, str | Attachment | Iterable):
         raise TypeError(f"a goal is text, or a list of texts and attachments, not {given!r}")
     return showing([prompt] if isinstance(prompt, str | Attachment) else prompt)
@@ -302,8 +307,10 @@ def showing(said: Iterable[Shown]) -> Showing:
     """
     parts: list[TextPart | MediaPart] = []
     blobs: dict[str, bytes] = {}
+    attached = False
     attachment: Any
     for attachment in said:
+        attached = attached or not isinstance(attachment, str)
         match attachment:
             case str():
                 parts.append(TextPart(attachment))
@@ -319,7 +326,7 @@ def showing(said: Iterable[Shown]) -> Showing:
                 parts.append(attachment)
             case other:
                 raise TypeError(f"a goal holds texts and attachments, not {other!r}")
-    return Showing(tuple(parts), blobs)
+    return Showing(tuple(parts), blobs, attached)
 
 
 def media_type_of(data: bytes) -> str:

@@ -9,7 +9,8 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any, Final, Literal
@@ -184,6 +185,7 @@ def command_tool(
         ConfigError: `root` is not a directory, `contain="always"` but containment does not work
             here, or a port cannot be opened for the container alone.
     """
+    readable = tuple(readable)
     reason = "contain='never'" if contain == "never" else why_not()
     # Without its own network the command counts as not contained.
     reach = network if isinstance(network, Reach) else Reach(world=network)
@@ -197,14 +199,9 @@ def command_tool(
         inside = jail(root, protected=protected)
     except OSError as error:
         raise ConfigError(f"the work root {str(root)!r} cannot be used: {error}") from error
-    more = tuple(Path(path).resolve() for path in readable)
-    # A Python installation that encloses the work root would make all of it readable, and
-    # read-only.
-    homes = tuple(home for home in python_homes() if not inside.root.is_relative_to(home))
-    more += installed_outside(inside.root)
-    confined = Containment(inside.root, reach, homes + more, protected, HIDDEN, reach.world)
+    confined = confinement(inside.root, reach, readable, protected)
     shell = Shell(inside, None if reason else confined, reach, inherited_environment(env or {}))
-    return make(
+    made = make(
         shell.run_command,
         tier=Tier.CONFIRM if open_ else Tier.CARD,
         effect="once",
@@ -214,6 +211,38 @@ def command_tool(
         toolset="command",
         preview=lambda parameters: _preview(parameters, shell.label),
     )
+    again = partial(
+        command_tool,
+        network=network,
+        contain=contain,
+        env=env,
+        readable=readable,
+        protected=protected,
+        timeout=timeout,
+        longest=longest,
+    )
+    return replace(made, root=inside.root, place=again)
+
+
+def confinement(
+    root: Path,
+    reach: Reach,
+    readable: Iterable[Path | str] = (),
+    protected: tuple[str, ...] = PROTECTED,
+) -> Containment:
+    """Returns the confinement of programs that work in `root`.
+
+    Args:
+        root: The only writable directory.
+        reach: The network of the programs.
+        readable: Further directories that they can read. This Python's are always readable.
+        protected: Names that are read-only.
+    """
+    # A Python installation that encloses the work root would make all of it readable, and
+    # read-only.
+    homes = tuple(home for home in python_homes() if not root.is_relative_to(home))
+    more = tuple(Path(path).resolve() for path in readable) + installed_outside(root)
+    return Containment(root, reach, homes + more, protected, HIDDEN, reach.world)
 
 
 def inherited_environment(more: Mapping[str, str]) -> dict[str, str]:

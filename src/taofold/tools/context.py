@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 
 import msgspec
 from typing_extensions import TypeVar
 
 from taofold.core.content import MediaPart, TextPart
-from taofold.core.values import JSON, ObservationStatus, Principal
+from taofold.core.values import JSON, ObservationStatus, Principal, Usage
 
 Deps = TypeVar("Deps", default=None)
 
@@ -85,6 +85,14 @@ class ModelAnswer:
     model: str
 
 
+class ToolCharge(Protocol):
+    """Records what a tool itself consumed (`RunContext.charge`). May be called in any thread."""
+
+    def __call__(self, usage: Usage, *, estimated: bool = False) -> None:
+        """Charges `usage` to the run."""
+        ...
+
+
 @dataclass(slots=True)
 class RunContext(Generic[Deps]):
     """The context of one tool call: the optional first parameter of a tool.
@@ -124,10 +132,16 @@ class RunContext(Generic[Deps]):
             user is then not asked whether the call happened. Raises ValueError for values over
             65,536 bytes, without a JSON form, or with a secret.
         kept: The value that this call recorded last. None at its first attempt.
+        charge: Records tokens and dollars that the call itself consumed, such as those of a program
+            that asks models. They count for the run's limits and for budgets at once, even if the
+            call fails afterwards; `estimated=True` marks them. Raises ValueError for impossible
+            numbers. None outside of a run.
         sample: Asks the run's own model, in a child run within the run's remaining limits and
             outside of the call's deadline. The same question in the same call has the same answer,
             also after a crash, and is paid for once. Raises ValueError, with the reason, if there
             is no answer. None outside of a run.
+        memory: The notebook of the run (`taofold.memory.RunNotebook`). None without
+            `Agent(memory=…)`.
     """
 
     deps: Deps
@@ -144,7 +158,9 @@ class RunContext(Generic[Deps]):
     ask: "Callable[[InputRequired], Awaitable[PersonAnswer]] | None" = None
     keep: "Callable[[JSON], Awaitable[None]] | None" = None
     kept: JSON = None
+    charge: "ToolCharge | None" = None
     sample: "Callable[[ModelQuestion], Awaitable[ModelAnswer]] | None" = None
+    memory: Any = None
 
     @property
     def state(self) -> Mapping[str, JSON]:

@@ -7,10 +7,10 @@ If the file system has none, an edit that would apply to its own result is refus
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches, unified_diff
 from fnmatch import fnmatchcase
-from functools import wraps
+from functools import partial, wraps
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -302,11 +302,15 @@ class FileEditor:
             path: The file, relative to the work root.
             content: The whole new content, as text.
         """
-        there = self._before(path)
-        before = None if there is None else decode(there)
         raw = content.encode()
         if len(raw) > MOST_BYTES:
             raise ValueError(f"content has {len(raw):,} bytes; the limit is {MOST_BYTES:,}")
+        with self.jail.exclusive(path, create=True):
+            return self._write(path, content, raw)
+
+    def _write(self, path: str, content: str, raw: bytes) -> Outcome:
+        there = self._before(path)
+        before = None if there is None else decode(there)
         # A repetition after a crash changes nothing and keeps the file's modification time.
         if before is not None and before.encoded(before.content) == raw and before.exact:
             return Outcome(f"{path} already has this content", extraction=f"{path} is unchanged")
@@ -316,7 +320,9 @@ class FileEditor:
         summary = f"{'created' if created else 'replaced'} {path}: {size}"
         if before is None:
             return Outcome(summary, extraction=summary)
-        return Outcome(f"{summary}\n{_diff(before.content, content)}", extraction=summary)
+        return Outcome(
+            f"{summary}\n{shown_difference(before.content, content)}", extraction=summary
+        )
 
     def edit_file(
         self,
@@ -334,16 +340,17 @@ class FileEditor:
             new: The text to put in its place.
             all: Replace every occurrence.
         """
-        text = self._text(path)
-        # This call's mark: an earlier activation of the run made the edit.
-        if ctx.effect_id and self.jail.mark(path) == ctx.effect_id:
-            summary = f"edited {path}: it was done before the interruption, and not again"
-            return Outcome(summary, extraction=summary)
-        after, count = _edited(text, path, old, new, all)
-        # One rename publishes content and mark together.
-        self.jail.write(path, text.encoded(after), ctx.effect_id)
+        with self.jail.exclusive(path):
+            text = self._text(path)
+            # This call's mark: an earlier activation of the run made the edit.
+            if ctx.effect_id and self.jail.mark(path) == ctx.effect_id:
+                summary = f"edited {path}: it was done before the interruption, and not again"
+                return Outcome(summary, extraction=summary)
+            after, count = _edited(text, path, old, new, all)
+            # One rename publishes content and mark together.
+            self.jail.write(path, text.encoded(after), ctx.effect_id)
         summary = f"edited {path}: {count} occurrence{'s' if count > 1 else ''} replaced"
-        return Outcome(f"{summary}\n{_diff(text.content, after)}", extraction=summary)
+        return Outcome(f"{summary}\n{shown_difference(text.content, after)}", extraction=summary)
 
     def preview_write(self, parameters: dict[str, Any]) -> str:
         """Returns the whole diff that `write_file` would make."""
@@ -473,7 +480,8 @@ def _difference(before: str, after: str) -> list[str]:
     return list(unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=2))[2:]
 
 
-def _diff(before: str, after: str) -> str:
+def shown_difference(before: str, after: str) -> str:
+    """Returns the difference as a result shows it: at most `MOST_DIFF` lines."""
     lines = _difference(before, after)
     more = [f"… {times(len(lines) - MOST_DIFF, 'more line')}"] if len(lines) > MOST_DIFF else []
     return "\n".join(lines[:MOST_DIFF] + more)
@@ -525,7 +533,14 @@ def file_tools(
                 (editing.edit_file, editing.preview_edit),
             )
         ]
-    return Toolset(tools)
+
+    def place(name: str, folder: Path) -> Tool:
+        return file_tools(folder, write, protected=protected)[name]
+
+    root = inside.root
+    return Toolset(
+        [replace(it, confined=root, root=root, place=partial(place, it.name)) for it in tools]
+    )
 
 
 def _report_refusals(function: Callable[..., Outcome]) -> Callable[..., Outcome]:

@@ -109,7 +109,6 @@ async def _read(response: Any, url: str) -> Outcome:
     return Outcome(text, "partial" if cut else "success", f"{response.status} {url}")
 
 
-def http_tool(web: Web | None = None) -> Tool:
+def http_tool() -> Tool:
     """Returns the tool `http.get`. A read, so tier 1. Raise it if URLs must not leak data."""
-    web = web or Web()
-    return make(web.get, name="http.get", effect="read", timeout=SECONDS + 5, toolset="web")
+    return make(Web().get, name="http.get", effect="read", timeout=SECONDS + 5, toolset="web")

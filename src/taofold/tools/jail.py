@@ -3,14 +3,15 @@
 Every component of a path is opened with `O_NOFOLLOW`, relative to the directory before it. A link
 is therefore never followed, and nothing can be replaced between a check and the use of a path.
 Writes go to a new file that replaces the old one by a rename in the same open directory. A write
-can store a mark of its call on the file, as proof that it happened. This module does not depend on
-tools or models.
+can store a mark of its call on the file, as proof that it happened. `exclusive` keeps other writers
+out while a file is read and replaced. This module does not depend on tools or models.
 
 Not detected: a hard link to a file outside (reading reads that file, writing replaces only the
 link), and directories that another user with outside rights moves away.
 """
 
 import errno
+import fcntl
 import os
 import secrets
 import stat
@@ -18,6 +19,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Final
 
 from taofold import reserved_places
@@ -31,6 +33,11 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _MARK: Final = "user.taofold.effect"
+
+_LONGEST_WAIT: Final = 5.0
+"""Seconds to wait for another writer. A write takes milliseconds, so this one is stuck."""
+_UNLOCKABLE: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
+"""Errors of file systems without locks."""
 
 HIDDEN: Final = (reserved_places.PROJECT,)
 """Names that do not exist for an agent: its own log, policy and baselines."""
@@ -118,6 +125,21 @@ class Jail:
             yield fd
         finally:
             os.close(fd)
+
+    @contextmanager
+    def exclusive(self, path: str, *, create: bool = False) -> Generator[None]:
+        """Keeps out other writers of the file's directory that use this method.
+
+        Without it, an edit that was made between reading and replacing a file would be lost.
+        `create` makes missing directories.
+
+        Raises:
+            OutsideJail: The path is refused, or another writer held the directory too long.
+        """
+        parts = self._file_parts(path, write=True)
+        with self.directory(parts[:-1], create=create) as folder:
+            _lock(folder, path)
+            yield  # closing the directory releases the lock
 
     def read(self, path: str, limit: int) -> bytes:
         """Returns the content of a regular file of at most `limit` bytes."""
@@ -230,6 +252,25 @@ def _any_same(parts: list[str], reserved: tuple[str, ...]) -> bool:
 def _is_below(parts: list[str], folder: str) -> bool:
     above = folder.split("/")
     return len(parts) >= len(above) and all(map(is_same_name, parts, above))
+
+
+def _lock(folder: int, path: str) -> None:
+    until = monotonic() + _LONGEST_WAIT
+    while True:
+        try:
+            return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Bounded: any process with access to the directory can hold its lock for ever.
+            if monotonic() > until:
+                raise OutsideJail(
+                    f"{path!r}: another process has locked its directory for "
+                    f"{_LONGEST_WAIT:.0f} s: nothing was changed. Try again"
+                ) from None
+        except OSError as error:
+            if error.errno in _UNLOCKABLE:
+                return None
+            raise
+        sleep(0.002)
 
 
 def _enter(folder: int, name: str, path: str, create: bool) -> int:

@@ -271,7 +271,7 @@ def declare(function: Callable[..., Any], doc: Docstring) -> FunctionSignature:
 
 def _declared(function: Callable[..., Any], doc: Docstring) -> FunctionSignature:
     parameters = _parameters(function)
-    if [p.name for p in parameters[:2]] == ["state", "args"]:
+    if [p.name.lstrip("_") for p in parameters[:2]] == ["state", "args"]:
         return _stateful(function, parameters)
     context = bool(parameters) and _is_context(parameters[0])
     parameters = parameters[context:]
@@ -364,7 +364,7 @@ def _stateful(
         raise ConfigError(f"a (state, args) tool takes nothing else, but this one needs {more}")
     if any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in parameters[:2]):
         raise ConfigError("state and args must be positional parameters")
-    hint = _hints(function, parameters[1:2])["args"]
+    hint = _hints(function, parameters[1:2])[parameters[1].name]
     model = _model(hint)
     if model is not None:
         schema = tidy(_json_schema(TypeAdapter(model)))

@@ -19,8 +19,9 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import (
     Any,
     Final,
@@ -37,6 +38,7 @@ import msgspec
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from taofold.core.errors import ConfigError
+from taofold.core.option_values import checked_names
 from taofold.core.text import utf8
 from taofold.core.values import RESERVED, Action, Sideeffect, Tier
 from taofold.foreign_code import contained, in_own_task
@@ -131,9 +133,12 @@ class Tool(Generic[P, R]):
         thread: Runs a synchronous function in a worker thread. False runs it on the event loop: it
             must be quick.
         max_chars: Maximum characters of a result that the model is shown. The log keeps all.
+        pinned: Results stay complete when older steps of a long run are shortened, each once.
         reversible: The effect can be undone, so tier 1 is allowed.
         verify: Called after a crash with the id of the call (`context.effect_id`). Returns `True`
             (it happened), `False` (it did not) or the call's `Outcome`. May be async.
+        compensate: Undoes a call when a run is rewound with `--compensate`. Takes the parameters
+            and the result. An approver is asked; it runs at most once. May be async.
         loop_key: Takes the arguments and returns a text. Calls with the same text count as the same
             call when taofold checks whether the agent repeats itself without progress.
         preview: Takes the arguments and returns the text that the approver reads.
@@ -141,6 +146,7 @@ class Tool(Generic[P, R]):
             observation's `extraction`.
         toolset: Origin of the tool, for display.
         agent: The agent that serves the call.
+        successor: The agent that continues the run after a call, in place of the one that calls.
         delegated: The calls that the tool's agent makes need consent, not this call itself.
         function: The plain function. None if the runtime serves the call.
         signature: The compiled check of the parameters. Derived from the schema by default.
@@ -149,6 +155,9 @@ class Tool(Generic[P, R]):
             the same object if nothing changed.
         undeclared: Neither an effect nor a tier was declared, so the defaults apply. Not part of
             `definition`.
+        confined: The folder outside of which the tool changes nothing, if it is a tool for files.
+        root: The folder in which the tool works, if it was made for one.
+        place: Makes the same tool for another folder.
 
     Raises:
         ConfigError: An option is invalid, or a write has tier 1.
@@ -166,19 +175,25 @@ class Tool(Generic[P, R]):
     sequential: bool = False
     thread: bool = True
     max_chars: int = 16_000
+    pinned: bool = False
     reversible: bool = False
     verify: Callable[[str], Any] | None = None
+    compensate: Callable[[dict[str, Any], Any], Any] | None = None
     loop_key: Callable[[dict[str, Any]], str] | None = None
     preview: Callable[[dict[str, Any]], str] | None = None
     extract: Callable[[Any], str] | None = None
     toolset: str = ""
     agent: Any = field(default=None, hash=False)
+    successor: Any = field(default=None, hash=False, repr=False)
     delegated: bool = False
     function: Callable[P, R] | None = None
     signature: FunctionSignature = field(default=UNREAD, repr=False, hash=False)
     aliases: tuple[str, ...] = ()
     renew: "Callable[[Tool], Tool] | None" = field(default=None, repr=False, hash=False)
     undeclared: bool = field(default=False, repr=False)
+    confined: Path | None = field(default=None, repr=False, hash=False)
+    root: Path | None = field(default=None, repr=False, hash=False)
+    place: "Callable[[Path], Tool] | None" = field(default=None, repr=False, hash=False)
     definition: str = field(init=False, default="")
     """Digest of what an approver accepts: name, description, schema, tier, effect, role."""
 
@@ -192,6 +207,8 @@ class Tool(Generic[P, R]):
                 "declare effect='read', reversible=True, or tier=2"
             )
         object.__setattr__(self, "tier", tier)
+        aliases = checked_names(self.aliases, f"tool {self.name!r}.aliases")
+        object.__setattr__(self, "aliases", aliases)
         object.__setattr__(self, "definition", _digest(self))
         if self.signature is UNREAD:
             # A tool without a signature has only a schema, and its function takes one mapping.
@@ -216,6 +233,28 @@ class Tool(Generic[P, R]):
     def renewed(self) -> "Tool":
         """Returns the tool as its source describes it now, or this object if nothing changed."""
         return self if self.renew is None else self.renew(self)
+
+    def at(self, folder: Path) -> "Tool":
+        """Returns the tool for another folder, with the same name, rules and parameters.
+
+        Args:
+            folder: The folder in which it works.
+
+        Raises:
+            ConfigError: The tool can work only in its own folder.
+        """
+        if self.place is None:
+            raise ConfigError(f"tool {self.name!r} cannot work in another folder than its own")
+        made = self.place(folder)
+        return replace(
+            self,
+            function=made.function,
+            preview=made.preview,
+            tier=max(self.tier, made.tier),
+            confined=made.confined,
+            root=made.root,
+            place=made.place,
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls the plain function, as if it were not decorated.
@@ -492,8 +531,10 @@ class ToolOptions(CommonOptions, total=False):
     role: str
     retries: int
     thread: bool
+    pinned: bool
     reversible: bool
     verify: Callable[[str], Any] | None
+    compensate: Callable[[dict[str, Any], Any], Any] | None
     loop_key: Callable[[dict[str, Any]], str] | None
     preview: Callable[[dict[str, Any]], str] | None
     extract: Callable[[Any], str] | None
@@ -545,7 +586,7 @@ def tool(
             reads, 2 for others (D8).
         effect: Consequence of a repeated call: `"read"`, `"idempotent"` or `"once"` (default).
         options: Further options of `Tool`: timeout, longest, sequential, max_chars, toolset, role,
-            retries, thread, reversible, verify, loop_key, preview, extract.
+            retries, thread, pinned, reversible, verify, compensate, loop_key, preview, extract.
 
     Returns:
         The tool, or a decorator if `fn` is omitted.
@@ -661,6 +702,16 @@ def external(
         signature=signature_of_schema(schema, call, context=context, checked_again=checked_again),
         **options,
     )
+
+
+def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
+    """Returns the JSON Schema of parameters. Those without a default are required."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name, each in properties.items() if "default" not in each],
+        "additionalProperties": False,
+    }
 
 
 def as_tool(obj: object) -> Tool:

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taofold import MemoryLog
+from taofold import Budget, Limits, MemoryLog, Policy
 from taofold.agent import Agent
 from taofold.bridges.coding_agents import PRESETS, agent, coding_agent, names_coding_agent
 from taofold.bridges.coding_agents.presets import CodingTranscript
 from taofold.core.errors import ConfigError
 from taofold.core.reply import Usage
+from taofold.log.log import Spending, Window
 from taofold.tools.container_network import Reach
 from tests.prerequisites import CONTAINMENT
 
@@ -255,6 +256,59 @@ async def test_a_program_that_fails_fails_the_run_and_says_why(
     result = await allowed(name, root).run("x")
     assert result.status == "failed"
     assert why in result.error
+
+
+PAID = (
+    "say({'type': 'result', 'subtype': 'error_during_execution', 'is_error': True, 'result': "
+    "'API Error', 'total_cost_usd': 0.25, 'usage': {'input_tokens': 9000, 'output_tokens': 100}})\n"
+)
+
+
+async def spent(log: Any) -> Any:
+    return (await log.spent([Window("all", 0, 10**9)]))[0]
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize("end", ["sys.exit(1)", "import time; time.sleep(60)"])
+async def test_a_program_that_fails_or_is_cut_off_is_charged(
+    root: Path, programs: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: its usage counts with its answer only."""
+    monkeypatch.setattr(agent, "why_not", lambda: "no bubblewrap")
+    installed(programs, "claude", PAID + end)
+    log = MemoryLog()
+    chosen = allowed("claude", root).replace(log=log, limits=Limits(steps=3, seconds=10))
+    result = await chosen.run("x")
+    assert not result.success
+    assert result.usage == Usage(9000, 100, usd=0.25)
+    assert await spent(log) == Spending(9100, 0, 250_000_000)
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize(
+    "budget", [Budget(period="month", tokens=200), Budget(period="month", usd=0.002)]
+)
+async def test_a_program_that_uses_up_a_budget_is_charged(
+    root: Path, budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: its usage is recorded by a call of the model that the budget then refuses."""
+    monkeypatch.setattr(agent, "why_not", lambda: "no bubblewrap")
+    log, policy = MemoryLog(), Policy(budgets=[budget])
+    chosen = allowed("claude", root, policy=policy).replace(log=log)
+    first, second = await chosen.run("x"), await chosen.run("x")
+    assert (first.stop_reason, second.stop_reason) == ("max_budget", "max_budget")
+    assert (len(first.steps), len(second.steps)) == (1, 0)
+    assert (await spent(log)).tokens == USED["claude"].tokens
+
+
+async def test_a_program_that_reports_no_usage_is_charged_the_least(root: Path) -> None:
+    log, policy = MemoryLog(), Policy(budgets=[Budget(period="month", tokens=300)])
+    command = "cmd: sh -c 'cat > /dev/null; seq 1 400'"
+    chosen = coding_agent(command, root, policy=policy).replace(approve="all", log=log)
+    result = await chosen.run("word " * 100)
+    assert result.usage.usd is None
+    assert (await spent(log)).tokens > 400
+    assert not (await chosen.run("x")).steps
 
 
 def signed_in(tmp: Path, content: str) -> Path:

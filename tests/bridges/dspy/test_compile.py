@@ -55,6 +55,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict
     return folder, found
 
 
+@pytest.mark.document_item("004.compile.run", "004.compile.teleprompters")
 def test_every_teleprompter_raises_the_score(told):
     _, found = told
     assert set(found) == {
@@ -166,6 +167,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("row", ROWS)
+@pytest.mark.document_item("004.dspy.cot", "004.compile.validation")
 def test_a_teleprompter_finds_what_it_finds_with_plain_dspy_at_the_same_cost(parity, row):
     plain, ours = parity[row]["plain"], parity[row]["ours"]
     assert len(plain["demos"]) == ROWS[row]
@@ -207,6 +209,7 @@ def test_a_teleprompter_that_cannot_work_is_refused_by_name(tmp_path):
 
 
 @pytest.mark.scenario("TEA-15")
+@pytest.mark.document_item("004.dspy.react")
 def test_a_compiled_react_has_the_same_prompts_and_calls_with_dspy_and_without(tmp_path):
     ran = script(tmp_path, "react")
     assert ran.returncode == 0, ran.stderr

@@ -162,6 +162,7 @@ def test_a_file_that_dspy_saved_is_read():
 
 
 @pytest.mark.scenario("TEA-30")
+@pytest.mark.document_item("004.dspy.prompts")
 async def test_a_compiled_program_is_asked_with_its_instructions_and_demos():
     model = ScriptedModel([said(reasoning="I add", answer=5)])
     result = await dspy.cot("2 + 3", program=made().export(), model=model)
@@ -246,6 +247,7 @@ result: "{{ [state.think, state.act] }}"
 
 
 @pytest.mark.scenario("TEA-29")
+@pytest.mark.document_item("004.dspy.fallback", "004.dspy.optional")
 async def test_without_dspy_cot_and_react_run_natively_and_say_so(tmp_path):
     looked: list[str] = []
 
@@ -346,6 +348,7 @@ variables: {program: PROGRAM}
 
 
 @pytest.mark.scenario("TEA-30")
+@pytest.mark.document_item("004.compile.persist")
 async def test_a_flow_imports_lists_exports_and_uses_a_program(tmp_path):
     program = made()
     asked: list[str] = []
@@ -399,7 +402,7 @@ def test_settings_stand_in_for_keys_and_unknown_ones_are_faults(tmp_path):
 def test_what_names_code_cannot_come_from_a_model(tmp_path, given):
     data = "training_data: [{question: a, answer: b}]"
     text = f"nodes: [{{name: a, uses: reason.dspy.compile, with: {{{data}, {given}}}}}]"
-    assert "not as a template" in str(faults(text, tmp_path)[0])
+    assert "a setting is read once" in str(faults(text, tmp_path)[0])
 
 
 async def test_settings_choose_the_model(tmp_path):
@@ -407,8 +410,49 @@ async def test_settings_choose_the_model(tmp_path):
         "settings: {dspy: {model: other}}\n"
         "nodes: [{name: a, uses: reason.dspy.cot, with: {problem: x}}]"
     )
-    result = await flow(text, tmp_path, lambda _: said(reasoning="", answer="yes")).run("go")
-    assert result.output["model"] == "other"
+    agent = flow(text, tmp_path, lambda _: said(reasoning="", answer="no"))
+    other = FunctionModel(lambda _: said(reasoning="", answer="yes"), name="openai:other")
+    result = await agent.replace(models={"other": other}).run("go")
+    assert result.output["answer"] == "yes"
+    assert result.output["model"] == "openai:other"
+
+
+EXAMPLE = (
+    "nodes: [{name: a, uses: reason.dspy.cot, with: {problem: 'what is 2 + 2', "
+    "signature: 'question -> thinking, answer', few_shot_examples: [%s]}}]"
+)
+
+
+async def test_worked_cases_are_shown_and_several_outputs_are_keys(tmp_path):
+    seen = []
+
+    def reply(request):
+        seen.append(request)
+        return said(reasoning="r", thinking="counted", answer="4")
+
+    text = EXAMPLE % "{question: q1, thinking: t1, answer: a1}, {problem: q2, answer: a2}"
+    result = await flow(text, tmp_path, reply).run("go")
+    assert result.output["answer"] == "4"
+    assert result.output["thinking"] == "counted"
+    assert result.output["reasoning_answer"] == {"thinking": "counted", "answer": "4"}
+    shown = "\n".join(message.text for message in seen[0].conversation)
+    assert all(text in shown for text in ("q1", "t1", "a1", "q2", "a2"))
+
+
+async def test_a_worked_case_with_an_unknown_field_fails_the_node(tmp_path):
+    result = await flow(EXAMPLE % "{colour: red}", tmp_path, lambda _: "").run("go")
+    assert "few_shot_examples[0]: there is no field 'colour'" in result.error
+
+
+async def test_a_compilation_that_fails_says_so_in_its_value(tmp_path):
+    data = "training_data: [{question: a, answer: b}]"
+    text = (
+        f"nodes: [{{name: a, uses: reason.dspy.compile, with: {{{data}, enabled: false}}, "
+        "on_error: {then: continue}}]"
+    )
+    result = await flow(text, tmp_path, lambda _: "").run("go")
+    assert result.state.data["a"]["compiled"] is False
+    assert "needs DSPy" in result.state.data["a"]["error"]
 
 
 def test_every_action_has_both_names():

@@ -293,7 +293,7 @@ async def test_a_tool_that_a_running_server_adds_is_offered_to_the_next_run(mode
     async with bridged(growing(), trust=True, pins=False, mode=mode) as server:
         assert list(server) == ["s_peek"]
         assert (await agent(server, act("s_peek", x="1"), finish()).run("x")).success
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(180):
             while "s_send" not in server:  # noqa: ASYNC110 - a server says it when it likes
                 await asyncio.sleep(0.01)
         result = await agent(server, act("s_send", x="1"), approve="all").run("x")

@@ -49,7 +49,7 @@ async def test_a_schema_that_takes_for_ever_to_check_holds_nobody_up(
 ) -> None:
     made = lister(tool(schema=schema), tool("other", output_schema=schema))
     made.result = lambda _name, _said: text("called", structured_content={"x": "1"})
-    async with made.bridge() as server, asyncio.timeout(60):
+    async with made.bridge() as server, asyncio.timeout(180):
         for name in ("s_peek", "s_other"):
             outcome = await server[name].bind({"x": "1"}).run(RunContext(None))
             assert outcome.status == "success"
@@ -83,11 +83,11 @@ async def test_a_server_that_never_lists_its_tools_is_given_up_at_the_deadline()
         await asyncio.Event().wait()
 
     server = Server("hung", on_list_tools=never)
-    options: Any = {"name": "h", "connect_timeout": 1, "pins": False}
+    options: Any = {"name": "h", "connect_timeout": 4, "pins": False}
     async with McpServer.within(server, required=False, **options) as bridge:
         assert list(bridge) == []
-    with pytest.raises(ConfigError, match=r"did not list its tools within 1 s"):
-        async with asyncio.timeout(20):
+    with pytest.raises(ConfigError, match=r"did not list its tools within 4 s"):
+        async with asyncio.timeout(180):
             await McpServer.within(server, **options).open()
 
 
@@ -113,7 +113,7 @@ async def test_a_flood_of_notifications_fills_no_memory_and_holds_up_no_call() -
         async with bridged(host, mode=mode) as server:
             context = RunContext(None)
             flooded = asyncio.create_task(server["s_flood"].bind({"count": 3000}).run(context))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(180):
                 assert (await server["s_quick"].bind({}).run(RunContext(None))).value == "done"
             assert (await flooded).value == "told"
             assert len(context.partial) <= 1000
@@ -143,7 +143,7 @@ async def test_what_a_program_prints_between_its_messages_ends_no_call() -> None
     options: Any = {"name": "s", "pins": False, "mode": "legacy"}
     async with McpServer.stdio(sys.executable, "-c", CARELESS, **options) as server:
         for _ in range(2):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(180):
                 assert (await server["s_go"].bind({}).run(RunContext(None))).value == "done"
 
 
@@ -158,7 +158,7 @@ async def test_closing_ends_a_program_that_was_never_greeted() -> None:
             break
         await asyncio.sleep(0.01)
     assert started
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         await server.close()
         with pytest.raises(ConfigError):
             await opening

@@ -70,7 +70,7 @@ async def serving(
     running = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
     task = asyncio.create_task(running._serve(sockets=[listener]))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not running.started and not task.done():  # noqa: ASYNC110 - no event for it
                 await asyncio.sleep(0.005)
         yield Served(f"http://127.0.0.1:{port}/mcp", log, protection, local)
@@ -94,7 +94,7 @@ def call(amount: int = 5) -> dict[str, Any]:
 
 
 async def post(url: str, body: Any, **headers: str) -> httpx2.Response:
-    async with httpx2.AsyncClient(timeout=60) as client:
+    async with httpx2.AsyncClient(timeout=180) as client:
         return await client.post(url, json=body, headers={"Accept": ACCEPT, **headers})
 
 
@@ -143,7 +143,7 @@ async def test_a_token_without_the_right_starts_nothing(
 ) -> None:
     token = served.token("eve", *roles)
     async with httpx2.AsyncClient(
-        timeout=60, headers={"Accept": ACCEPT, "Authorization": f"Bearer {token}"}
+        timeout=180, headers={"Accept": ACCEPT, "Authorization": f"Bearer {token}"}
     ) as client:
         opened = await client.post(served.url, json=initialize())
         session = {"Mcp-Session-Id": opened.headers.get("mcp-session-id", "")}
@@ -176,7 +176,7 @@ async def test_a_principal_opens_a_bounded_number_of_sessions(served: Served) ->
         answer = await post(served.url, call(), Authorization=who, **{"Mcp-Session-Id": name})
         assert answer.status_code == 404
     assert (await post(served.url, initialize(), Authorization=ada)).status_code == 429
-    async with httpx2.AsyncClient(timeout=60) as client:
+    async with httpx2.AsyncClient(timeout=180) as client:
         headers = {"Accept": ACCEPT, "Authorization": ada, "Mcp-Session-Id": first}
         assert (await client.delete(served.url, headers=headers)).status_code == 200
     assert (await post(served.url, initialize(), Authorization=ada)).status_code == 200
@@ -188,7 +188,7 @@ async def test_a_stream_that_asks_for_lost_events_begins_anew(served: Served) ->
     session = (await post(served.url, initialize(), Authorization=ada)).headers["mcp-session-id"]
     headers = {"Accept": ACCEPT, "Authorization": ada, "Mcp-Session-Id": session}
     async with (
-        httpx2.AsyncClient(timeout=20) as client,
+        httpx2.AsyncClient(timeout=180) as client,
         client.stream("GET", served.url, headers={**headers, "Last-Event-ID": "1"}) as answer,
     ):
         assert answer.status_code == 200
@@ -201,7 +201,7 @@ async def test_a_run_of_somebody_else_is_neither_resumed_nor_decided_on(served: 
     assert result.status == "waiting"
     token = served.token("bob", "USER")
     async with httpx2.AsyncClient(
-        timeout=60, headers={"Accept": ACCEPT, "Authorization": f"Bearer {token}"}
+        timeout=180, headers={"Accept": ACCEPT, "Authorization": f"Bearer {token}"}
     ) as client:
         opened = await client.post(served.url, json=initialize())
         session = {"Mcp-Session-Id": opened.headers.get("mcp-session-id", "")}

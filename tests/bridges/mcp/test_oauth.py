@@ -257,7 +257,7 @@ async def test_the_command_signs_in_lists_and_signs_out_and_shows_no_secret(
     def taofold(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "taofold", "mcp", *words],
-            cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False,
         )  # fmt: skip
 
     with authorized("fastmcp3", tmp_path) as there:
@@ -413,7 +413,7 @@ async def test_a_redirect_takes_no_code_and_no_request_to_another_host(away: str
         with listening(type("Handler", (Redirecting,), fields)) as home:
             address = ServerAddress("http", url=f"{home}/mcp", oauth=OAuth())
             with pytest.raises(SignInFailed):
-                await sign_in(address, Browser(), seconds=20)
+                await sign_in(address, Browser(), seconds=180)
     assert seen == []
 
 
@@ -446,7 +446,7 @@ async def test_a_page_to_open_is_checked_as_a_request_is(page: str) -> None:
     with hostile(issuer={"authorization_endpoint": page}) as url:
         opened: list[str] = []
         with pytest.raises(SignInFailed):
-            await sign_in(ServerAddress("http", url=url, oauth=OAuth()), opened.append, seconds=20)
+            await sign_in(ServerAddress("http", url=url, oauth=OAuth()), opened.append, seconds=180)
     assert opened == []
 
 
@@ -454,7 +454,7 @@ async def test_a_token_endpoint_that_fails_opens_no_second_page() -> None:
     with hostile() as url:
         browser = Browser()
         with pytest.raises(SignInFailed, match="Token exchange failed") as failed:
-            await sign_in(ServerAddress("http", url=url, oauth=OAuth()), browser, seconds=20)
+            await sign_in(ServerAddress("http", url=url, oauth=OAuth()), browser, seconds=180)
     assert len(browser.opened) == 1
     assert "mismatch" not in str(failed.value)
 

@@ -36,7 +36,7 @@ class Peer:
         self._process = process
 
     async def line(self) -> Any:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             line = await self._process.stdout.readline()
         assert line, (await self._process.stderr.read()).decode()
         return json.loads(line)
@@ -73,7 +73,7 @@ async def client(kind: str, there: Served) -> AsyncIterator[Peer]:
         yield peer
         assert process.stdin is not None
         process.stdin.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             assert await process.wait() == 0, (await process.stderr.read()).decode()  # type: ignore[union-attr]
     finally:
         await peer.kill()

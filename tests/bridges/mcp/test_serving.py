@@ -214,7 +214,7 @@ async def test_who_lost_the_answer_gets_it_by_the_name_in_the_first_message(mode
     server = make_server(Offers.of([], [long], log=log))
     async with Client(server, mode=mode) as client:
         with pytest.raises(MCPError, match=r"Timed out|timed out"):
-            await client.call_tool("long", {}, read_timeout_seconds=0.5, progress_callback=progress)
+            await client.call_tool("long", {}, read_timeout_seconds=5, progress_callback=progress)
         await working.wait()
         free.set()
         result = await client.call_tool("resume_run", {"run_id": runs[0]})

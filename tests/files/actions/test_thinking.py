@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from taofold import Agent
 from taofold.core.errors import ModelError
 from taofold.runtime.model import Request
 from taofold.testing.models import FunctionModel, ScriptedModel
@@ -151,6 +152,29 @@ def test_an_unknown_variable_of_a_prompt_inside_an_action_fails_its_node_in_one_
     assert "Traceback" not in result.error
 
 
+@pytest.mark.parametrize(
+    ("action", "key", "own", "other"),
+    [
+        ("self_correct, with: {task: t", "critic_prompt", "output", "sub_answers"),
+        ("decompose, with: {problem: t", "synthesis_prompt", "sub_answers", "output"),
+    ],
+)
+def test_an_unknown_name_in_a_prompt_inside_an_action_is_a_fault_of_the_file(
+    tmp_path: Path, action: str, key: str, own: str, other: str
+) -> None:
+    def read(prompt: str) -> None:
+        text = f'nodes: [{{name: a, uses: reason.{action}, {key}: "{prompt}"}}}}]'
+        (tmp_path / "flow.yaml").write_text(text)
+        Agent.from_file(tmp_path / "flow.yaml", root=tmp_path)
+
+    for name in ("note", other):
+        with pytest.raises(ExceptionGroup) as faults:
+            read(f"{{{{ {own} }}}} {{{{ {name} }}}}")
+        (fault,) = faults.value.exceptions
+        assert f"{key}: unknown name '{name}'; write state.{name}?" in str(fault)
+    read(f"{{% for one in {own} %}}{{{{ one }}}}{{% endfor %}} {{{{ goal }}}} {{{{ state.x }}}}")
+
+
 def test_a_draft_may_use_tools(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     text = """
@@ -248,3 +272,121 @@ def test_a_question_to_the_person_waits_for_the_answer(tmp_path: Path) -> None:
     assert waiting.pending[0].question == "Which, x?"
     answered = agent.replace(approve=lambda _: Decision("answer", answer="blue")).run_sync("x")
     assert answered.output == "blue"
+
+
+def critique(score: float, *issues: str) -> str:
+    return json.dumps({"reasoning": "r", "score": score, "issues": issues, "suggestions": []})
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_an_answer_in_the_last_permitted_step_is_a_success(steps: int, tmp_path: Path) -> None:
+    text = (
+        "nodes: [{name: a, uses: reason.react, "
+        f"with: {{goal: g, tools: [list_files], max_steps: {steps}}}}}]"
+    )
+    calls = [act("list_files", glob=f"*.{number}") for number in range(steps - 1)]
+    model = ScriptedModel([*calls, act("finish", answer="here")])
+    result = run(text, tmp_path, model)
+    assert result.success, result.error
+    assert result.output["final_answer"] == "here"
+    assert result.output["total_steps"] == steps - 1
+
+
+@pytest.mark.parametrize(
+    "reply", ["Sure: {}", "Here it is:\n```json\n{}\n```\nDone.", "{} is my answer."]
+)
+def test_an_answer_inside_of_prose_is_read(reply: str, tmp_path: Path) -> None:
+    text = "nodes: [{name: a, uses: reason.react, with: {goal: g, tools: [list_files]}}]"
+    model = ScriptedModel([reply.replace("{}", act("finish", answer="here"))])
+    assert run(text, tmp_path, model).output["final_answer"] == "here"
+
+
+@pytest.mark.parametrize("name", ["pros-cons", "pros_cons", "step-by-step", "first-principles"])
+def test_a_thinking_format_may_be_written_with_hyphens(name: str, tmp_path: Path) -> None:
+    text = "nodes: [{name: a, uses: reason.cot, with: {problem: p, thinking_format: X}}]"
+    for written in (name, '"{{ state.form }}"'):
+        model = ScriptedModel([reasoned("x")])
+        result = run(text.replace("X", written), tmp_path, model, form=name)
+        assert result.output["thinking_format"] == name.replace("-", "_")
+
+
+def test_an_unknown_thinking_format_of_the_state_fails_the_node(tmp_path: Path) -> None:
+    text = (
+        "nodes: [{name: a, uses: reason.cot, "
+        'with: {problem: p, thinking_format: "{{ state.form }}"}}]'
+    )
+    result = run(text, tmp_path, ScriptedModel([]), form="haiku")
+    assert "thinking_format" in result.error
+    assert "\n" not in result.error
+
+
+def test_a_critic_sees_the_version_also_if_its_prompt_does_not_read_it(tmp_path: Path) -> None:
+    text = (
+        "nodes: [{name: a, uses: reason.self_correct, "
+        'with: {task: t, critic_prompt: "Check the {{ state.what }}."}}]'
+    )
+    model = ScriptedModel(["the draft", critique(1)])
+    assert run(text, tmp_path, model, what="rhyme").success
+    assert "Check the rhyme." in model.requests[1].last
+    assert model.requests[1].last.endswith("The version to judge:\nthe draft")
+
+
+def test_a_critic_prompt_that_reads_the_version_has_it_once(tmp_path: Path) -> None:
+    text = (
+        "nodes: [{name: a, uses: reason.self_correct, "
+        'with: {task: t, critic_prompt: "Judge: {{ output }}"}}]'
+    )
+    model = ScriptedModel(["the draft", critique(1)])
+    assert run(text, tmp_path, model).success
+    assert model.requests[1].last.count("the draft") == 1
+
+
+def test_parts_are_shown_also_if_the_synthesis_prompt_does_not_read_them(tmp_path: Path) -> None:
+    text = """
+nodes:
+  - name: a
+    uses: reason.decompose
+    with: {problem: p, max_depth: 1, synthesis_prompt: "Combine {{ state.how }}."}
+"""
+    parts = [{"id": name, "description": f"part {name}", "complex": False} for name in "ab"]
+    model = ScriptedModel(
+        [json.dumps({"reasoning": "r", "sub_problems": parts})]
+        + [reasoned(f"answer of {name}") for name in "ab"]
+        + [reasoned("both")]
+    )
+    result = run(text, tmp_path, model, how="briefly")
+    assert result.output["final_answer"] == "both"
+    assert "Combine briefly." in model.requests[-1].last
+    assert "answer of a" in model.requests[-1].last
+
+
+@pytest.mark.parametrize("form", ["{{ state.note }}", "{{ output }} {{ state.note }}"])
+def test_an_undefined_variable_of_a_prompt_is_one_line(form: str, tmp_path: Path) -> None:
+    for action, keys, key in (
+        ("self_correct", "task: t", "critic_prompt"),
+        ("decompose", "problem: t, max_depth: 1", "synthesis_prompt"),
+    ):
+        prompt = form.replace("output", "sub_answers") if action == "decompose" else form
+        text = f"nodes: [{{name: a, uses: reason.{action}, with: {{{keys}, {key}: '{prompt}'}}}}]"
+        parts = [{"id": name, "description": name, "complex": False} for name in "ab"]
+        split = json.dumps({"reasoning": "r", "sub_problems": parts})
+        replies = [split if action == "decompose" else "v1", reasoned("a"), reasoned("b")]
+        result = run(text, tmp_path, ScriptedModel(replies))
+        assert not result.success
+        assert f"{key}: " in result.error
+        assert "there is no 'note'" in result.error
+        assert "\n" not in result.error
+
+
+@pytest.mark.parametrize(
+    "reply", ["7", "A fine text.", '{"score": 7, "issues": ["a"]}', '{"issues": ["a"]}']
+)
+def test_a_critic_without_a_usable_critique_is_a_failed_round(reply: str, tmp_path: Path) -> None:
+    text = "nodes: [{name: a, uses: reason.self_correct, with: {task: t, improvement_rounds: 1}}]"
+    result = run(text, tmp_path, ScriptedModel(["v1", *[reply] * 3]))
+    assert result.output["output"] == "v1"
+    assert result.output["rounds_completed"] == 0
+    [draft, failed] = result.output["improvement_history"]
+    assert "improvement_score" not in draft
+    assert (failed["round"], failed["step"]) == (1, "critique")
+    assert "no usable reply in 3 attempts" in failed["error"]

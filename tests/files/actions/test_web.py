@@ -11,6 +11,7 @@ from taofold.files.actions.tools import recall, store
 from taofold.files.actions.web import Folder, Hit, backend, readable, register_search, web_tools
 from taofold.files.types import NoType, type_of
 from taofold.tools import Outcome, RunContext
+from taofold.tools.jail import jail
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ async def test_a_folder_is_searched(tmp_path: Path) -> None:
     (tmp_path / "c.bin").write_text("otters otters otters")
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "d.md").write_text("otters")
-    search, scrape = web_tools(Folder(tmp_path))
+    search, scrape = web_tools(Folder(jail(tmp_path)))
     hits = (await call(search, query="otters hands")).value
     assert [hit["url"] for hit in hits] == ["folder:a.md", "folder:b.txt"]
     assert hits[0]["title"] == "Otters"
@@ -43,8 +44,26 @@ async def test_a_page_outside_the_folder_is_refused(tmp_path: Path, url: str) ->
     (tmp_path / "in" / ".git").mkdir(parents=True)
     (tmp_path / "in" / ".git" / "a.md").write_text("hidden")
     (tmp_path / "secret.md").write_text("secret")
-    scrape = web_tools(Folder(tmp_path / "in"))[1]
+    scrape = web_tools(Folder(jail(tmp_path / "in")))[1]
     assert (await call(scrape, url=url)).status == "failure"
+
+
+async def test_links_and_places_of_authority_are_not_searched(tmp_path: Path) -> None:
+    """A committed link would read the log's folder or a token. Mutant: `path.open` by name."""
+    (tmp_path / ".taofold").mkdir()
+    (tmp_path / ".taofold" / "secret.txt").write_text("otters")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "faq.md").symlink_to(tmp_path / ".taofold" / "secret.txt")
+    (tmp_path / "linked").symlink_to(tmp_path / ".taofold")
+    found = backend("folder:.", tmp_path)
+    assert found is not None
+    search, scrape = web_tools(found)
+    assert (await call(search, query="otters")).value == []
+    for url in ("folder:docs/faq.md", "folder:.taofold/secret.txt", "folder:linked/secret.txt"):
+        assert (await call(scrape, url=url)).status == "failure"
+    for name in (".taofold", "linked", "docs/faq.md", "..", "/etc", "absent"):
+        with pytest.raises(ConfigError, match="is no directory inside the work root"):
+            backend(f"folder:{name}", tmp_path)
 
 
 async def test_without_a_backend_the_hint_says_what_to_do() -> None:

@@ -21,7 +21,9 @@ def faults(text: str, folder: Path = Path()) -> list[Fault]:
     return found if document is None else read_flow(document, root=folder)[1]
 
 
-def made(text: str, folder: Path, actions: Actions | None = None) -> Agent[Any, Any]:
+def made(
+    text: str, folder: Path, actions: Actions | None = None, *, allow_python: bool = False
+) -> Agent[Any, Any]:
     """The agent that a file describes."""
     path = folder / "flow.yaml"
     path.write_text(text)
@@ -32,7 +34,7 @@ def made(text: str, folder: Path, actions: Actions | None = None) -> Agent[Any, 
         assert document is not None
         file, found = read_flow(document, root=folder, actions=actions)
     assert file is not None, [str(one) for one in found]
-    return build(file, Config(), folder)
+    return build(file, Config(), folder, allow_python=allow_python)
 
 
 def with_model(agent: Agent[Any, Any], model: Any, **changes: Any) -> Agent[Any, Any]:

@@ -48,6 +48,12 @@ nodes:
 """
 
 
+def test_a_misspelt_choice_of_a_node_is_suggested() -> None:
+    text = "nodes: [{name: a, uses: reason.cot, with: {problem: p, thinking_format: pro_cons}}]"
+    [fault] = faults(text)
+    assert "did you mean 'pros_cons'?" in str(fault)
+
+
 @pytest.mark.scenario("PEER-25")
 def test_all_faults_are_found_at_once_with_line_and_suggestion() -> None:
     found = {(one.line, one.path): one.text for one in faults(WRONG)}
@@ -68,7 +74,7 @@ def test_all_faults_are_found_at_once_with_line_and_suggestion() -> None:
         (25, "nodes[5].on_error.fallback", "there is no node 'gone'"),
         (26, "nodes[6]", "does nothing"),
         (27, "nodes[7]", "does several things"),
-        (32, "nodes[8].with.model", "must stand there as it is"),
+        (32, "nodes[8].with.model", "a setting is read once"),
         (32, "nodes[8].with.output_format.n", "unknown type 'intt'"),
         (34, "nodes[9].parallel.branches.x[0].uses", "did you mean 'llm.call'"),
     ]:
@@ -117,7 +123,7 @@ def test_a_fault_at_the_top_is_found(tmp_path: Path, text: str, path: str, said:
         ("set: {x: 1}, on_error: {fallback: a, then: continue}", "keep one"),
         (
             "uses: reason.react, with: {goal: g, tools: '{{ state.t }}'}",
-            "must stand there as it is",
+            "a setting is read once",
         ),
         ("steps: 3", "list"),
         ("uses: 'tool.'", "unknown action"),
@@ -190,8 +196,11 @@ def test_a_tool_whose_name_only_code_or_a_server_knows_is_no_fault(
     ("text", "said"),
     [
         ("discover: [.]\nnodes: [{name: a, uses: tool.gone}]", "there is no tool 'gone'"),
-        ("nodes: [{name: a, uses: file.read, with: {pth: x}}]", "did you mean 'path'"),
-        ("nodes: [{name: a, uses: file.read, with: {}}]", "needs the key 'path'"),
+        (
+            "discover: [.]\nnodes: [{name: a, uses: file.read, with: {pth: x}}]",
+            "did you mean 'path'",
+        ),
+        ("discover: [.]\nnodes: [{name: a, uses: file.read, with: {}}]", "needs the key 'path'"),
         (
             "settings: {search: nope}\nnodes: [{name: a, uses: web.search, with: {query: q}}]",
             "there is no search backend 'nope'",
@@ -370,3 +379,52 @@ nodes:
     file, found = read_flow(document, root=Path())
     assert file is not None, found
     assert file.flow.needs == {"nope", "other"}
+
+
+@pytest.mark.parametrize(
+    ("node", "error"),
+    [
+        (
+            "uses: http.get, with: {url: u, timeout: 4}",
+            "unknown key 'timeout' of the tool http.get",
+        ),
+        ("uses: web.search, with: {query: q, num: 3}", "unknown key 'num' of the tool web.search"),
+        ("uses: memory.store, with: {key: k}", "the tool memory.store needs the key 'value'"),
+        (
+            "uses: tool.read_file, with: {path: p, pth: x}",
+            "unknown key 'pth' of the tool read_file",
+        ),
+    ],
+)
+def test_a_check_finds_wrong_keys_of_built_in_tools(node: str, error: str, tmp_path: Path) -> None:
+    assert error in str(faults(f"nodes: [{{name: a, {node}}}]", tmp_path)[0])
+
+
+def test_misspelled_reads_are_named_beside_faults_of_the_top_of_the_file() -> None:
+    text = """
+modle: x
+variables: {greet: hi}
+initial_state: {lines: 1}
+state_schema: {wanted: int}
+nodes:
+  - {name: b, set: {x: "{{ state.lnies }} {{ variables.gret }} {{ state.lines }}"}}
+  - {name: c, set: {y: "{{ state.wanted }} {{ variables.greet }}"}}
+"""
+    assert [each.text for each in faults(text)] == [
+        "unknown key 'modle'; did you mean 'model' or 'models'?",
+        "the file has no variables.gret; did you mean 'greet'?",
+        "no node sets state.lnies; did you mean 'lines'? If it is there at the start, name it in "
+        "state_schema",
+    ]
+
+
+def test_a_node_without_a_name_is_no_target() -> None:
+    text = "nodes: [{set: {x: 1}}, {name: b, set: {x: 1}, goto: zzz}]"
+    assert [each.text for each in faults(text)] == [
+        "the key 'name' is missing",
+        "there is no node 'zzz' beside this one; known are b, end",
+    ]
+    text = "start: zzz\nnodes: [{set: {x: 1}}, {name: b, set: {x: 1}}]"
+    assert "there is no node 'zzz' beside this one; known are b, end" in [
+        each.text for each in faults(text)
+    ]

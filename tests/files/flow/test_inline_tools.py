@@ -34,6 +34,7 @@ def act(kind: str = "reasoning", tool: str = "word.count", **parameters: Any) ->
 
 
 @pytest.mark.scenario("TEA-14")
+@pytest.mark.document_item("004.tools.inline")
 def test_an_inline_tool_is_called_checked_and_approved(tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("one two three\n")
     file, faults = read(AGENT)

@@ -14,7 +14,7 @@ from taofold.core import events as e
 from taofold.core.errors import ModelError
 from taofold.log.log import RunRow
 from taofold.runtime.model import Request
-from taofold.testing.models import FunctionModel, ScriptedModel
+from taofold.testing.models import FunctionModel, ScriptedModel, TestModel
 from tests.files.flow.kit import flow, made, reasoned, with_model
 
 HOSTILE = "{{ 7 * 7 }} {% for x in range(10) %}x{% endfor %} {{ state.__class__ }}"
@@ -113,6 +113,7 @@ nodes:
     assert result.output == [f"said: {i}/{i}" for i in range(7)]
 
 
+@pytest.mark.document_item("004.risk.parallel")
 def test_branches_see_their_own_state_only(tmp_path: Path) -> None:
     result = flow(
         """
@@ -133,6 +134,7 @@ result: "{{ [state.both, state.x, state.y is defined] }}"
 
 
 @pytest.mark.scenario("TEA-32")
+@pytest.mark.document_item("004.risk.parallel")
 def test_traces_of_parallel_branches_do_not_mix(tmp_path: Path) -> None:
     def say(request: Request) -> str:
         name = request.conversation[-1].content
@@ -613,3 +615,16 @@ async def test_another_way_than_the_recorded_one_is_a_divergence(tmp_path: Path)
     )
     with pytest.raises(ReplayDiverged):
         await agent.replace(log=log).replay("old")
+
+
+def test_a_test_model_finishes_a_node_that_names_a_model(tmp_path: Path) -> None:
+    # Such a node gets its tools in the prompt, so the reply is a step in JSON.
+    text = """
+    name: f
+    nodes:
+      - {name: a, uses: reason.react, output: a,
+         with: {goal: hi, tools: [memory.store], model: "openai:gpt-4"}}
+    """
+    agent = made(text, tmp_path)
+    run = agent.replace(model=TestModel(), models={"openai:gpt-4": TestModel()}).run_sync("g")
+    assert run.success, run.error

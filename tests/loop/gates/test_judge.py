@@ -45,8 +45,6 @@ def test_gates_share_the_time_of_a_verdict_and_none_begins_when_it_is_over(tmp_p
     assert not verdict.passed
     assert [result.timed_out for result in verdict.results] == [True, True]
     assert verdict.results[0].reasons == ("it did not end before the loop's time was over",)
-    assert verdict.results[1].ms < 1000
-    assert sum(result.ms for result in verdict.results) < 60_000
 
 
 def test_a_baseline_that_was_changed_is_not_used(shop: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from taofold.loop.gates.commands import interpreter, search_path
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.gate_files import named_files
-from taofold.loop.gates.scope import Role, exclusion, is_allowed, role, rules
+from taofold.loop.gates.scope import Role, ScopeRules, exclusion, is_allowed, role, with_tree
 from tests.loop.gates.projects import written
 
 
@@ -111,14 +111,13 @@ TREE = (
     ],
 )
 def test_source_files_join_the_proof_and_nothing_else(path: str, new: bool, joins: bool) -> None:
-    known = rules(
-        TREE,
-        named=("tools/verify.py",),
-        wanted=("asked",),
+    given = ScopeRules(
+        named=frozenset({"tools/verify.py"}),
+        wanted=frozenset({"asked"}),
         allow_edit=("free/**",),
-        outside=("json", "numpy", "shop"),
-        targets=("check", "shop"),
+        targets=frozenset({"check", "shop"}),
     )
+    known = with_tree(given, TREE, ("json", "numpy", "shop"))
     assert (exclusion(path, new=new, rules=known) == "") is joins
 
 

@@ -35,14 +35,16 @@ async def drive(
     assert program is not None
     tokens = TokenStore(folder / "tokens.json")
     token = tokens.add("ann", ["EDITOR"])
-    async with serving(agent, folder / "runs.db", tokens=tokens, token=token, seconds=90) as client:
+    async with serving(
+        agent, folder / "runs.db", tokens=tokens, token=token, seconds=300
+    ) as client:
         process = await asyncio.create_subprocess_exec(
             program, script, packages, f"{client.url}/ag-ui", token, "one", json.dumps(payloads),
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "COPILOTKIT_TELEMETRY_DISABLED": "true", "DO_NOT_TRACK": "1"},
         )  # fmt: skip
         try:
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(300):
                 said, wrong = await process.communicate()
         finally:
             if process.returncode is None:

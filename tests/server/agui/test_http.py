@@ -14,9 +14,10 @@ from taofold import Agent, RunContext, tool
 from taofold.core import events as e
 from taofold.server import Settings
 from taofold.server.auth import TokenStore
+from taofold.server.streams.response import _leaving
 from tests.server.agents import Bench, Slowly, act, finish, scripted
 from tests.server.agui.grammar import apply, check, types
-from tests.server.live import Client, serving
+from tests.server.live import Client, serving, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -260,7 +261,8 @@ async def test_who_wants_it_stops_the_run_by_leaving_and_others_do_not(tmp_path:
             async with client.http.stream("POST", "/ag-ui", json=body):
                 await bench.arrived.wait()
             [row] = (await client.get("/runs")).json()["items"]
-            await asyncio.sleep(0.5)
+            await settled(lambda: not client.server.streams)
+            await asyncio.gather(*_leaving)
             bench.gate.set()  # the tool ends: only then is a cancellation honoured
             assert (await client.until(row["id"], ending))["status"] == ending
 

@@ -152,6 +152,7 @@ async def test_a_question_ends_the_activation_with_an_interrupt_and_the_answer_c
     assert (one["toolCallId"], call["toolCallName"]) == (call["toolCallId"], "publish")
     assert one["metadata"]["parameters"] == {"text": "x"}
     assert one["metadata"]["tier"] == 3
+    assert one["metadata"]["requiresConfirmation"] is True
     assert "approved" in one["responseSchema"]["properties"]
     second = await told.answer(verdict="approve", by="ann")
     assert "CUSTOM" in types(second)
@@ -191,6 +192,7 @@ async def test_a_question_to_the_user_is_an_interrupt_that_wants_text() -> None:
     told = Told(act("ask_user", question="Which one?"), finish("blue"), ask_user=True)
     (one,) = (await told.run())[-1]["outcome"]["interrupts"]
     assert one["reason"] == "input_required"
+    assert one["metadata"]["requiresConfirmation"] is False
     assert one["message"] == "Which one?"
     assert one["responseSchema"]["required"] == ["answer"]
     sent = await told.answer(verdict="answer", answer="the blue one")

@@ -44,7 +44,7 @@ use crate::policy::{Limits, Policy, Redactor};
 use crate::providers;
 use crate::runtime::{Setup, Subagent};
 use crate::strategy::{
-    Cot, Decompose, Direct, Offer, Output, Plan, React, SelfCorrect, Strategy, Task,
+    Cot, Decompose, Direct, Offer, Output, Plan, React, SelfCorrect, Strategy, Task, is_native,
 };
 use crate::text::near;
 use crate::tools::{Tool, Toolset};
@@ -479,14 +479,16 @@ impl Agent {
                 schema: offer.schema,
             })
             .collect();
+        // The recorded strictness, because another one would derive a different conversation.
+        let strict = strict.unwrap_or(self.strict);
         Task {
             instructions: self.instructions.clone(),
             output: self.output.clone(),
-            // The recorded strictness, because another one would derive a different conversation.
-            strict: strict.unwrap_or(self.strict),
+            strict,
             research: self.research,
             attempts: self.attempts,
-            native: started.profile.native_tools && !offers.is_empty(),
+            native: is_native(started.profile.native_tools, !offers.is_empty(), strict),
+            enforces_schema: started.profile.json_schema,
             window: started.profile.window,
             history: started.history.clone(),
             ask_user: self.ask_user,

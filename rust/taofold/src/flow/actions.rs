@@ -16,7 +16,7 @@ use crate::flow::watch::{NodeModels, Rules, SharedTrace, Trace, taken, watched};
 use crate::json::{Object, Value, json, render};
 use crate::strategy::{
     Cot, Decompose, Direct, Example, Offer, Output, Plan, Prompt, React, SelfCorrect, Solved,
-    Strategy, Task, ThinkingFormat, alone, object,
+    Strategy, Task, ThinkingFormat, alone, is_native, object,
 };
 use crate::values::{
     Action, FINISH, ModelSettings, Observation, ObservationStatus, StepRole, Thought, ThoughtType,
@@ -444,7 +444,11 @@ async fn think(
     let words: Vec<&str> = words.into_iter().filter(|part| !part.is_empty()).collect();
     task.instructions = words.join("\n\n");
     task.goal = thinking.goal;
-    task.native = task.native && !thinking.offers.is_empty();
+    // A node may name a model without native tools.
+    let own_model = asked.models.default.is_empty() && asked.models.roles.is_empty();
+    task.enforces_schema = task.enforces_schema && own_model;
+    let calls = task.native && own_model;
+    task.native = is_native(calls, !thinking.offers.is_empty(), task.strict);
     task.ask_user = false;
     task.data = Object::new();
     task.output = thinking.output;
@@ -746,19 +750,23 @@ fn stepped(ended: Ended, kind: Kind) -> Done {
     ended.done(value, state)
 }
 
-/// Returns a prompt that renders the node's template with one additional name.
-fn deferred(source: &str, name: &'static str, variables: &Object) -> Prompt {
+/// Returns the node's template `key` as a prompt, rendered with one additional name.
+///
+/// A template that needs no such name is text, to which the strategy adds the value.
+fn deferred(key: &'static str, source: &str, name: &'static str, variables: &Object) -> Prompt {
     if source.is_empty() {
         return Prompt::Default;
     }
+    if let Ok(rendered) = template::render_text(source, variables) {
+        return Prompt::Text(render(&rendered));
+    }
     let (source, variables) = (source.to_owned(), variables.clone());
-    Prompt::render(move |value| {
+    Prompt::try_render(move |value| {
         let mut variables = variables.clone();
         variables.insert(name.to_owned(), value.clone());
-        match template::render_text(&source, &variables) {
-            Ok(rendered) => render(&rendered),
-            Err(error) => format!("[the prompt cannot be rendered: {error}]"),
-        }
+        template::render_text(&source, &variables)
+            .map(|rendered| render(&rendered))
+            .map_err(|error| format!("{key}: {error}"))
     })
 }
 
@@ -767,7 +775,12 @@ async fn self_correct(scope: &Scope, asked: &Asked<'_>, keys: Object) -> Outcome
     let inner = SelfCorrect {
         inner: keys.inner.strategy(Arc::new(Direct::default())),
         rounds: keys.improvement_rounds,
-        critic_prompt: deferred(&keys.critic_prompt, "output", &asked.call.variables),
+        critic_prompt: deferred(
+            "critic_prompt",
+            &keys.critic_prompt,
+            "output",
+            &asked.call.variables,
+        ),
     };
     let thinking = Thinking {
         name: Kind::SelfCorrect.name(),
@@ -837,7 +850,12 @@ async fn decompose(scope: &Scope, asked: &Asked<'_>, keys: Object) -> Outcome {
         inner: keys.inner.strategy(Arc::new(Cot::default())),
         max_depth: keys.max_depth,
         parallel: keys.parallel,
-        synthesis_prompt: deferred(&keys.synthesis_prompt, "sub_answers", &asked.call.variables),
+        synthesis_prompt: deferred(
+            "synthesis_prompt",
+            &keys.synthesis_prompt,
+            "sub_answers",
+            &asked.call.variables,
+        ),
         ..Decompose::default()
     };
     let thinking = Thinking {
@@ -889,4 +907,38 @@ fn parts(steps: &[Value]) -> Object {
         "synthesis_reasoning": put.map_or_else(|| json!(""), |step| step["thought"].clone()),
         "depth_used": levels.max().unwrap_or(0),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(source: &str) -> Prompt {
+        let variables = object(json!({"state": {"what": "rhyme"}}));
+        deferred("critic_prompt", source, "output", &variables)
+    }
+
+    #[test]
+    fn a_prompt_without_the_value_is_text_to_which_it_is_added() {
+        let prompt = prompt("Check the {{ state.what }}.");
+        assert!(matches!(prompt, Prompt::Text(text) if text == "Check the rhyme."));
+    }
+
+    #[test]
+    fn a_prompt_with_the_value_is_rendered_with_it() {
+        let Prompt::Render(render) = prompt("Judge: {{ output }}") else {
+            panic!("not rendered");
+        };
+        assert_eq!(render(&json!("v1")), Ok("Judge: v1".to_owned()));
+    }
+
+    #[test]
+    fn an_undefined_variable_is_an_error_that_names_the_key() {
+        let Prompt::Render(render) = prompt("{{ output }} {{ state.note }}") else {
+            panic!("not rendered");
+        };
+        let error = render(&json!("v1")).unwrap_err();
+        assert!(error.starts_with("critic_prompt: "), "{error}");
+        assert!(error.contains("note"), "{error}");
+    }
 }

@@ -197,6 +197,7 @@ impl Interceptor for Watch {
                     self.reached(format!("all {} model calls were used", self.calls - 1));
                     return Some(Resolution::Halt(Halt {
                         reason: "max_steps".to_owned(),
+                        ..Halt::default()
                     }));
                 }
                 ask.tolerant = true;
@@ -227,7 +228,7 @@ impl Interceptor for Watch {
                     .collect();
                 Last::Fork(traces)
             }
-            Effect::Note(_) => Last::Other,
+            Effect::Note(_) | Effect::Assess(_) => Last::Other,
         };
         None
     }
@@ -246,6 +247,7 @@ impl Interceptor for Watch {
                     // The strategy may still return a partial answer.
                     return Resolution::Halt(Halt {
                         reason: "error".to_owned(),
+                        ..Halt::default()
                     });
                 }
                 trace.answered(role, reply.model.clone());

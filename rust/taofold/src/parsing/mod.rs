@@ -13,5 +13,5 @@ mod reply;
 
 pub use self::json_text::read_object;
 pub use self::outcome::{Call, Prose, Read, Remark, Repair, Turn, Unparsed};
-pub(crate) use self::reply::ends_inside_reasoning;
+pub(crate) use self::reply::read_text;
 pub use self::reply::{read_call, read_reply};

@@ -121,6 +121,22 @@ pub fn read_reply(text: &str, finish: &str) -> Read {
     })
 }
 
+/// Returns the text of a reply without its reasoning, also if it has the form of a call.
+pub(crate) fn read_text(text: &str, finish: &str) -> Result<String, Unparsed> {
+    let text = without_reasoning(text);
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(Unparsed::new("empty", "Your reply was empty."));
+    }
+    if ends_inside_reasoning(text) {
+        return Err(unfinished());
+    }
+    if finish_of(finish) == "length" {
+        return Err(cut_off());
+    }
+    Ok(text.to_owned())
+}
+
 /// Returns prose before a call as its thought.
 fn remark(lead: &str) -> Option<Remark> {
     let lead = lead.trim().trim_matches('`');

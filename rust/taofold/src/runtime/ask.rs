@@ -296,6 +296,7 @@ fn without_reply(error: ModelError, tolerant: bool) -> Result<Reply, Interrupt> 
 fn halted(limit: Limit) -> Interrupt {
     Interrupt::Halt(Halt {
         reason: limit.stop_reason().to_owned(),
+        ..Halt::default()
     })
 }
 

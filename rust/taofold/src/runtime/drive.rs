@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::join_all;
 
 use crate::content::{Content, Message, Part, Role, TextPart};
-use crate::effects::{Coroutine, Effect, Note, Outlook, Resolution, Resumed};
+use crate::effects::{Assess, Coroutine, Effect, Lack, Note, Outlook, Resolution, Resumed};
 use crate::errors::Error;
 use crate::events::{Compacted, Event, LimitHit, Noted, Steered, Violated};
 use crate::json::{Object, Value};
@@ -42,6 +42,11 @@ impl Ledger<'_> {
                     resumed = strategy.resume(Resolution::Done)?;
                     continue;
                 }
+                if let Effect::Assess(verdict) = effect {
+                    let verdict = Resolution::Assessed(self.assessed(&key, verdict));
+                    resumed = strategy.resume(verdict)?;
+                    continue;
+                }
                 match self.resolve(&key, effect).await {
                     Ok(resolution) => resumed = strategy.resume(resolution)?,
                     Err(Interrupt::Halt(halt)) => {
@@ -64,6 +69,7 @@ impl Ledger<'_> {
             Effect::Act(effect) => act::perform(self, key, *effect).await,
             Effect::Fork(branches) => self.fork(key, branches).await,
             Effect::Note(note) => self.note(key, note).map(|()| Resolution::Done),
+            Effect::Assess(verdict) => Ok(Resolution::Assessed(self.assessed(key, verdict))),
         }
     }
 
@@ -190,6 +196,30 @@ impl Ledger<'_> {
             .into(),
         };
         self.annotate(event)
+    }
+
+    /// Returns the recorded verdict on a recorded reply, or else `verdict`.
+    ///
+    /// If the record ends within the verdict, the rest is that of `verdict`. The recorded part
+    /// keeps its wording, which may be that of another runtime: a replay reads it there.
+    fn assessed(&self, key: &str, verdict: Assess) -> Assess {
+        let (recorded, is_whole) = self.book().recording.verdict(key);
+        if recorded.is_empty() && !is_whole {
+            return verdict;
+        }
+        let lack = |broken: &Violated| Lack {
+            rule: broken.rule.clone(),
+            detail: broken.detail.clone(),
+        };
+        let rest = if is_whole { usize::MAX } else { recorded.len() };
+        Assess {
+            lacks: recorded
+                .iter()
+                .map(lack)
+                .chain(verdict.lacks.into_iter().skip(rest))
+                .collect(),
+            refused: recorded.iter().any(|broken| broken.refused),
+        }
     }
 
     /// Runs all branches to their end, even if one stops, because their work must reach the log.

@@ -12,7 +12,7 @@ use crate::policy::{Repetition, Reserved};
 use crate::runtime::ask::NAME;
 use crate::runtime::recording::{Recording, diverged};
 use crate::runtime::setup::Setup;
-use crate::state::RunState;
+use crate::state::{RunState, fold, live};
 
 /// The maximum difference of the two clocks between two records without a written `elapsed`.
 const CLOCK_SET_MS: i64 = 1000;
@@ -66,6 +66,8 @@ pub(super) struct Book {
     /// The expiry of open questions, by place.
     expiries: BTreeMap<(String, u64), u64>,
     late: Option<PromptChanged>,
+    /// The records of earlier activations that the state includes.
+    restored: Vec<Record>,
     next: u64,
     pending: Vec<Record>,
     steady: Option<(i64, u64)>,
@@ -116,6 +118,7 @@ impl<'a> Ledger<'a> {
                 consumed: Vec::new(),
                 expiries: BTreeMap::new(),
                 late: None,
+                restored: Vec::new(),
                 next,
                 pending: Vec::new(),
                 steady: None,
@@ -326,8 +329,20 @@ impl Book {
     /// Folds recorded records up to `seq`.
     pub(super) fn restore(&mut self, seq: Option<u64>) -> Result<(), LogError> {
         for record in self.recording.restore(seq) {
+            let is_rewind = matches!(record.event, Event::Rewound(_));
             self.note_expiry(&record.event);
-            self.state.apply(&record)?;
+            if !is_rewind {
+                self.state.apply(&record)?;
+            }
+            self.restored.push(record);
+            if is_rewind {
+                self.state = fold(&self.restored)?;
+                self.expiries.clear();
+                let standing = live(&self.restored).into_iter().cloned();
+                for record in standing.collect::<Vec<_>>() {
+                    self.note_expiry(&record.event);
+                }
+            }
         }
         Ok(())
     }

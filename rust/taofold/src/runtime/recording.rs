@@ -3,13 +3,26 @@
 //! A resume compares requests; an exact replay compares everything. The tape holds the records by
 //! the key of each effect. This module does not depend on models or tools.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::errors::{LogError, ReplayDiverged};
-use crate::events::{Event, Record, Steered};
+use crate::events::{Event, Record, Steered, Violated};
 use crate::json::{Value, json};
 use crate::runtime::ask::{NAME, RUNTIME};
 use crate::state::live;
+
+/// The rules about the form of a reply.
+const DEMANDS: [&str; 9] = [
+    "R1",
+    "R4",
+    "thought_type",
+    "unclear_intent",
+    "missing_reason",
+    "missing_rationale",
+    "missing_extraction",
+    "exception",
+    "research_changes_state",
+];
 
 type Place = (String, Option<u64>);
 
@@ -129,21 +142,45 @@ pub(super) struct Recording {
     pub(super) exact: bool,
     /// True if another runtime recorded the run, so that only shared fields are compared.
     pub(super) shared: bool,
+    /// All records, also rewound ones: the state counts their cost.
     order: VecDeque<Record>,
+    /// The numbers of rewound records and of the rewinds themselves.
+    rewound: HashSet<u64>,
     at: HashMap<Place, HashMap<&'static str, VecDeque<Record>>>,
     steered: Vec<Record>,
     last: HashMap<String, i64>,
     left: HashMap<String, i64>,
 }
 
+/// Returns true if another agent than the first continues the run.
+fn is_handed_over(event: &Event) -> bool {
+    match event {
+        Event::HandedOff(_) => true,
+        // The agent that was active last in the session.
+        Event::RunStarted(event) => event.settings.contains_key("active_agent"),
+        _ => false,
+    }
+}
+
 impl Recording {
     pub(super) fn new(records: &[Record], exact: bool) -> Result<Self, LogError> {
         let mut recording = Self {
             exact,
+            order: records.iter().cloned().collect(),
+            rewound: records.iter().map(|record| record.seq).collect(),
             ..Self::default()
         };
         for record in live(records) {
-            recording.order.push_back(record.clone());
+            if is_handed_over(&record.event) {
+                return Err(LogError::Format {
+                    message: "the run was handed over to another agent, which this runtime cannot \
+                              do: continue it with the Python runtime"
+                        .to_owned(),
+                });
+            }
+            if !matches!(record.event, Event::Rewound(_)) {
+                recording.rewound.remove(&record.seq);
+            }
             if matches!(record.event, Event::Steered(_)) {
                 recording.steered.push(record.clone());
             } else if record.event.derived() {
@@ -186,11 +223,16 @@ impl Recording {
 
     /// Returns true if the tape holds an event of this branch at `key` or later.
     pub(super) fn behind(&self, key: &str) -> bool {
+        self.holds_more(key, 0)
+    }
+
+    /// Returns true if the tape holds more than `beside` events of this branch from `key` on.
+    fn holds_more(&self, key: &str, beside: i64) -> bool {
         let Ok((branch, place)) = position(key) else {
             return false;
         };
         let last = self.last.get(branch).copied().unwrap_or(-1);
-        place < last || self.left.get(key).copied().unwrap_or(0) > 0
+        place < last || self.left.get(key).copied().unwrap_or(0) > beside
     }
 
     /// Returns true if the events at `key` are recorded, or if nothing may be added to them.
@@ -212,6 +254,23 @@ impl Recording {
     pub(super) fn peek(&self, kind: &str, key: &str, index: Option<u64>) -> Option<&Event> {
         let queue = self.queue(kind, key, index)?;
         queue.front().map(|record| &record.event)
+    }
+
+    /// Returns the broken rules of form of the reply before `key` and leaves them on the tape.
+    ///
+    /// The second value is false if the record ends before, within or right after them, so that
+    /// the rest is judged now.
+    pub(super) fn verdict(&self, key: &str) -> (Vec<Violated>, bool) {
+        let queue = self.queue("violated", key, None).into_iter().flatten();
+        let broken: Vec<Violated> = queue
+            .filter_map(|record| match &record.event {
+                Event::Violated(event) if DEMANDS.contains(&event.rule.as_str()) => Some(event),
+                _ => None,
+            })
+            .cloned()
+            .collect();
+        let is_whole = self.holds_more(key, broken.len() as i64);
+        (broken, is_whole)
     }
 
     /// Takes the next recorded event of `kind` at this place off the tape.
@@ -271,9 +330,15 @@ impl Recording {
     }
 
     /// Takes the records up to `seq` (`None` for all) that the state has not folded yet.
+    ///
+    /// A rewind after them is included, with the records that it revoked: the next limit counts
+    /// their cost.
     pub(super) fn restore(&mut self, seq: Option<u64>) -> Vec<Record> {
         let mut records = Vec::new();
-        let before = |record: &Record| seq.is_none_or(|seq| record.seq <= seq);
+        let rewound = &self.rewound;
+        let before = |record: &Record| {
+            seq.is_none_or(|seq| record.seq <= seq || rewound.contains(&record.seq))
+        };
         while self.order.front().is_some_and(before) {
             records.extend(self.order.pop_front());
         }

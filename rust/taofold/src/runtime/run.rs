@@ -219,7 +219,12 @@ fn deaths(records: &[Record]) -> usize {
                 epochs.insert(event.epoch);
             }
             Event::PromptChanged(_) => {}
-            Event::Parked(_) | Event::RunFinished(_) | Event::Forked(_) | Event::Rewound(_) => {
+            Event::Parked(_)
+            | Event::RunFinished(_)
+            | Event::Forked(_)
+            | Event::Rewound(_)
+            | Event::Restored(_)
+            | Event::Compensated(_) => {
                 return epochs.len();
             }
             // The last new record: the activation that wrote it got no further.
@@ -260,6 +265,8 @@ pub async fn replay(
     let run = records.first().map_or("", |record| record.run.as_str());
     let next = records.len() as u64;
     let ledger = Ledger::new(setup, run, None, recording, next, false);
+    // A rewind to the start may follow it: the first limit counts the cost of what was revoked.
+    ledger.book().restore(Some(0))?;
     let end = match ledger.drive(strategy, String::new()).await {
         Ok(answer) => finished(&ledger, answer),
         Err(Interrupt::Halt(halt)) => finished(&ledger, halt.into()),

@@ -29,10 +29,12 @@ pub struct Talk {
     wrap_up: String,
     offers_tools: bool,
     native: bool,
+    plain: bool,
     text_output: bool,
     offer: Vec<String>,
     budget: usize,
     schemas: [Value; 2],
+    answer_schema: Option<Value>,
     opening: Vec<Message>,
     told: Vec<Told>,
     folded: usize,
@@ -58,10 +60,12 @@ impl Talk {
             wrap_up: task.wrap_up(),
             offers_tools: !task.offers.is_empty(),
             native: task.native,
+            plain: task.is_plain(),
             text_output: task.output.is_text(),
             offer: task.names().into_iter().filter(offered).collect(),
             budget: task.budget(),
             schemas: [task.reply_schema(false), task.reply_schema(true)],
+            answer_schema: task.output.schema().cloned(),
             opening,
             told: Vec::new(),
             folded: 0,
@@ -96,14 +100,24 @@ impl Talk {
         }
     }
 
+    /// Returns true if the text of a reply is the answer, also if it has the form of a call.
+    pub fn is_plain(&self) -> bool {
+        self.plain && self.told.last().is_none_or(|step| step.number == 0)
+    }
+
     /// Returns the schema of a reply, for models with constrained decoding.
+    ///
+    /// A model that calls tools natively has one only if it has nothing to call.
     pub fn form(&self, toolless: bool) -> Option<Value> {
+        if self.plain {
+            return self.answer_schema.clone();
+        }
         (!self.native).then(|| self.schemas[usize::from(toolless)].clone())
     }
 
     /// Returns the names of the natively offered tools.
     pub fn offered(&self) -> Vec<String> {
-        if self.native {
+        if self.native && !self.plain {
             self.offer.clone()
         } else {
             Vec::new()
@@ -114,7 +128,7 @@ impl Talk {
     ///
     /// The offer stays the same for the whole run, because a provider's cache is bound to it.
     pub fn allowed(&self, toolless: bool) -> Option<Vec<String>> {
-        if !toolless || !self.native {
+        if !toolless || !self.native || self.plain {
             return None;
         }
         Some(if self.text_output {

@@ -22,12 +22,15 @@ use crate::values::{Reply, StepRole, Thought, ThoughtType};
 pub enum ThinkingFormat {
     /// Numbered steps.
     #[default]
+    #[serde(alias = "step-by-step")]
     StepByStep,
     /// Arguments for and against each option.
+    #[serde(alias = "pros-cons")]
     ProsCons,
     /// Several approaches, from which the weak ones are dropped.
     Tree,
     /// Reasoning from certain facts.
+    #[serde(alias = "first-principles")]
     FirstPrinciples,
 }
 

@@ -47,7 +47,7 @@ impl Default for Decompose {
 }
 
 impl Decompose {
-    fn question(&self, goal: &str, answers: &[Value]) -> String {
+    fn question(&self, goal: &str, answers: &[Value]) -> Result<String, Halt> {
         let failed: Vec<String> = answers
             .iter()
             .filter_map(|part| {
@@ -60,7 +60,8 @@ impl Decompose {
             .collect();
         let mut question = match &self.synthesis_prompt {
             Prompt::Render(render) => {
-                let rendered = render(&Value::Array(answers.to_vec()));
+                let answers = Value::Array(answers.to_vec());
+                let rendered = render(&answers).map_err(Halt::failed)?;
                 format!("The problem:\n{goal}\n\n{rendered}")
             }
             prompt => {
@@ -89,7 +90,7 @@ impl Decompose {
             question += "\n\nThese parts could not be solved; say so where it matters:\n";
             question += &failed.join("\n");
         }
-        question
+        Ok(question)
     }
 }
 
@@ -139,6 +140,7 @@ fn splitting(options: Decompose, task: Task, level: u64, path: String) -> Corout
         match splitting.story(&scope).await {
             Ok(answer) => answer,
             // Each level handles its own halt, so that the level above may still synthesize.
+            Err(halt) if !halt.error.is_empty() => halt.into(),
             Err(halt) => Answer {
                 output: splitting.partial(),
                 ..halt.into()
@@ -416,7 +418,7 @@ impl Splitting {
             let error = format!("no part could be solved: {}", errors.join("; "));
             return Ok(Answer::error(error.chars().take(1000).collect::<String>()));
         }
-        let question = self.options.question(&self.task.goal, &answers);
+        let question = self.options.question(&self.task.goal, &answers)?;
         let question = Question {
             // The parts contain the relevant messages of the session.
             conversation: self.task.opening(

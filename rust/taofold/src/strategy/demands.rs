@@ -2,28 +2,19 @@
 //!
 //! [`Demands`] follows one `react` loop and judges each readable turn by its form only. A lenient
 //! run checks the thought, its type, an exception after a failure, and the rationale. A strict run
-//! also checks the aim, the reason, the extraction, the grounding and research steps. `react`
-//! decides whether a turn is refused.
+//! also checks the aim, the reason, the extraction and research steps. `react` decides whether a
+//! turn is refused. Grounding is judged from the log, by the Python runtime.
 
-use crate::content::{Message, Role};
-use crate::json::Value;
+use crate::effects::Lack;
 use crate::parsing::{Call, Remark, Turn};
 use crate::strategy::Task;
-use crate::strategy::grounding::{TokenLedger, without_reference};
-use crate::strategy::vague::{lacks_intent, lacks_reason};
-use crate::values::{Action, Observation, Sideeffect, Thought, ThoughtType};
-
-/// A violated rule, with the feedback for the model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lack {
-    pub(super) rule: &'static str,
-    pub(super) detail: String,
-}
+use crate::strategy::vague::{is_blank, lacks_intent, lacks_reason};
+use crate::values::{Observation, Sideeffect, Thought, ThoughtType};
 
 impl Lack {
-    fn new(rule: &'static str, detail: impl Into<String>) -> Self {
+    fn new(rule: &str, detail: impl Into<String>) -> Self {
         Self {
-            rule,
+            rule: rule.to_owned(),
             detail: detail.into(),
         }
     }
@@ -41,76 +32,23 @@ pub(super) struct Demands {
     after_failure: bool,
     /// True if the last results had no key line from their tool.
     unextracted: bool,
-    /// The token ledger of a strict run.
-    ledger: Option<TokenLedger>,
 }
 
 impl Demands {
-    /// Returns the judge of one loop.
-    pub(super) fn new(task: &Task) -> Self {
-        let ledger = task.strict.then(|| {
-            let mut ledger = TokenLedger::default();
-            ledger.said(&without_reference(&task.goal, &task.reference));
-            ledger.said(&task.instructions);
-            let spoken = task.history.iter().filter(|it| it.role != Role::Tool);
-            spoken.for_each(|message| ledger.said(&message.content.text()));
-            ledger
-        });
-        Self {
-            ledger,
-            ..Self::default()
-        }
-    }
-
-    /// Adds the text of user messages, which is no evidence.
-    pub(super) fn hear(&mut self, messages: &[Message]) {
-        for message in messages {
-            self.said(&message.content.text());
-        }
-    }
-
-    /// Adds the text of the model, including refused replies.
-    pub(super) fn said(&mut self, text: &str) {
-        if let Some(ledger) = &mut self.ledger {
-            ledger.said(text);
-        }
-    }
-
-    /// Records the observations of step `number`.
-    pub(super) fn saw(&mut self, number: u64, actions: &[Action], observations: &[Observation]) {
+    /// Records the observations of a step.
+    pub(super) fn saw(&mut self, observations: &[Observation]) {
         self.after_failure = observations.iter().any(|it| it.status.failed());
         let plain = |it: &Observation| it.auto || it.extraction.trim().is_empty();
         self.unextracted = observations.iter().any(plain);
-        let Some(ledger) = &mut self.ledger else {
-            return;
-        };
-        for action in actions {
-            ledger.said_value(&Value::Object(action.parameters.clone()));
-            ledger.said(&action.rationale);
-        }
-        for observation in observations {
-            ledger.observed(number, &observation.result);
-            ledger.observed(number, &Value::String(observation.extraction.clone()));
-        }
     }
 
-    /// Returns the thought of a turn for step `number`, and its violations.
+    /// Returns the thought of a turn, and its violations.
     ///
     /// `calls` excludes `finish`.
-    pub(super) fn judge(
-        &mut self,
-        task: &Task,
-        number: u64,
-        turn: &Turn,
-        calls: &[&Call],
-    ) -> (Thought, Vec<Lack>) {
+    pub(super) fn judge(&self, task: &Task, turn: &Turn, calls: &[&Call]) -> (Thought, Vec<Lack>) {
         let remark = turn.remark.as_ref();
         let (thought, mut lacks) = match remark.filter(|it| !it.content.trim().is_empty()) {
-            Some(remark) => {
-                let (thought, mut lacks) = self.typed(task, remark, !calls.is_empty());
-                lacks.extend(self.ungrounded(number, &thought));
-                (thought, lacks)
-            }
+            Some(remark) => self.typed(task, remark, !calls.is_empty()),
             None => {
                 let tools: Vec<&str> = turn.calls.iter().map(|call| call.tool.as_str()).collect();
                 let content = format!("(no thought given) calls {}", tools.join(", "));
@@ -143,19 +81,6 @@ impl Demands {
             }));
         }
         (thought, lacks)
-    }
-
-    /// Returns the violation of a strict run's thought that quotes no observation.
-    fn ungrounded(&mut self, number: u64, thought: &Thought) -> Option<Lack> {
-        let ledger = self.ledger.as_mut()?;
-        let grounding = ledger.judge(number, thought);
-        // Without concrete observations there is nothing to quote.
-        if !grounding.eligible || grounding.grounded || !ledger.has_learnt() {
-            return None;
-        }
-        let detail = "The thought refers to nothing that was observed: quote a concrete value, name \
-                      or phrase from an earlier observation.";
-        Some(Lack::new("R4", detail))
     }
 
     /// Returns the type of a thought for which the model names none.
@@ -194,7 +119,7 @@ impl Demands {
                           steps it rests on in \"because\".";
             lacks.push(Lack::new("missing_reason", detail));
         }
-        let unlearned = self.unextracted && remark.learned.trim().is_empty();
+        let unlearned = self.unextracted && is_blank(&remark.learned);
         if task.strict && unlearned && !task.native {
             let detail = "Say in \"learned\" what the last results showed.";
             lacks.push(Lack::new("missing_extraction", detail));
@@ -230,15 +155,9 @@ fn kind_of(task: &Task, remark: &Remark) -> Result<ThoughtType, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::json;
     use crate::values::ObservationStatus;
 
-    fn rules(
-        demands: &mut Demands,
-        task: &Task,
-        kind: Option<&str>,
-        thought: &str,
-    ) -> Vec<&'static str> {
+    fn rules(demands: &Demands, task: &Task, kind: Option<&str>, thought: &str) -> Vec<String> {
         let call = Call {
             tool: "read".into(),
             ..Call::default()
@@ -252,7 +171,7 @@ mod tests {
             calls: vec![call.clone()],
             ..Turn::default()
         };
-        let (_, lacks) = demands.judge(task, 2, &turn, &[&call]);
+        let (_, lacks) = demands.judge(task, &turn, &[&call]);
         lacks.into_iter().map(|lack| lack.rule).collect()
     }
 
@@ -261,24 +180,24 @@ mod tests {
         let task = Task::new("go");
         let mut demands = Demands::default();
         assert_eq!(
-            rules(&mut demands, &task, None, ""),
+            rules(&demands, &task, None, ""),
             ["R1", "missing_rationale"]
         );
         assert_eq!(
-            rules(&mut demands, &task, Some("musing"), "x"),
+            rules(&demands, &task, Some("musing"), "x"),
             ["thought_type", "missing_rationale"]
         );
         let late = Observation {
             status: ObservationStatus::Timeout,
             ..Observation::default()
         };
-        demands.saw(1, &[], &[late]);
+        demands.saw(&[late]);
         assert_eq!(
-            rules(&mut demands, &task, Some("goal"), "x"),
+            rules(&demands, &task, Some("goal"), "x"),
             ["exception", "missing_rationale"]
         );
         assert_eq!(
-            rules(&mut demands, &task, None, "x"),
+            rules(&demands, &task, None, "x"),
             ["thought_type", "missing_rationale"]
         );
     }
@@ -289,7 +208,7 @@ mod tests {
             native: true,
             ..Task::new("go")
         };
-        assert!(rules(&mut Demands::default(), &task, None, "x").is_empty());
+        assert!(rules(&Demands::default(), &task, None, "x").is_empty());
     }
 
     #[test]
@@ -299,9 +218,9 @@ mod tests {
             ..Task::new("go")
         };
         let mut demands = Demands::default();
-        demands.saw(1, &[], &[Observation::default()]);
+        demands.saw(&[Observation::default()]);
         assert_eq!(
-            rules(&mut demands, &task, Some("goal"), "x"),
+            rules(&demands, &task, Some("goal"), "x"),
             ["missing_extraction", "missing_rationale"]
         );
     }
@@ -312,40 +231,14 @@ mod tests {
             strict: true,
             ..Task::new("go")
         };
-        let mut demands = Demands::default();
+        let demands = Demands::default();
         assert_eq!(
-            rules(&mut demands, &task, Some("goal"), "Looking at the code."),
+            rules(&demands, &task, Some("goal"), "Looking at the code."),
             ["unclear_intent", "missing_reason", "missing_rationale"]
         );
         let lenient = Task::new("go");
         assert_eq!(
-            rules(&mut demands, &lenient, Some("goal"), "Looking at the code."),
-            ["missing_rationale"]
-        );
-    }
-
-    #[test]
-    fn a_strict_run_asks_for_a_concrete_token_of_an_observation() {
-        let task = Task {
-            strict: true,
-            ..Task::new("Find the total of order 4711.")
-        };
-        let mut demands = Demands::new(&task);
-        demands.hear(&[Message::new(Role::User, "It is above 50.")]);
-        demands.said("I guess 99.50.");
-        let result = Observation {
-            result: json!({"order": 4711, "total": "99.50", "code": "E417", "least": 50}),
-            extraction: "order 4711".into(),
-            ..Observation::default()
-        };
-        demands.saw(1, &[], &[result]);
-        let mut rules = |text: &str| rules(&mut demands, &task, Some("goal"), text);
-        for echo in ["4711", "99.50", "50"] {
-            let text = format!("The order is {echo}, so I go on.");
-            assert_eq!(rules(&text), ["R4", "missing_rationale"]);
-        }
-        assert_eq!(
-            rules("The code is E417, so I go on."),
+            rules(&demands, &lenient, Some("goal"), "Looking at the code."),
             ["missing_rationale"]
         );
     }

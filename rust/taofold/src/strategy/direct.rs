@@ -3,7 +3,7 @@
 use crate::content::Message;
 use crate::effects::{Answer, Coroutine, Halt, Scope};
 use crate::json::Value;
-use crate::parsing::{Read, Unparsed, ends_inside_reasoning, read_object, read_reply};
+use crate::parsing::{Unparsed, read_object, read_text};
 use crate::strategy::nested::closing;
 use crate::strategy::question::{Parsed, Question, Unread, ask_for};
 use crate::strategy::{Strategy, Task};
@@ -62,8 +62,7 @@ pub(super) async fn answer(
     let rules = if task.output.is_text() {
         "Reply with the answer itself and nothing else.".to_owned()
     } else {
-        let kind = task.output.rendered();
-        format!("Reply with one JSON value of this type and nothing else: {kind}")
+        task.typed_answer()
     };
     let question = Question {
         conversation: task.opening(&rules, text, heard, true),
@@ -75,7 +74,8 @@ pub(super) async fn answer(
     ask_for(scope, question, |_| None, |reply| read(task, reply)).await
 }
 
-fn read(task: &Task, reply: &Reply) -> Result<Parsed<Value>, Unparsed> {
+/// Reads an answer that is a whole reply.
+pub(super) fn read(task: &Task, reply: &Reply) -> Result<Parsed<Value>, Unparsed> {
     let text = reply.text();
     let refused = |feedback: String| Unparsed::new("invalid", feedback);
     let plain = |value| Parsed {
@@ -84,12 +84,7 @@ fn read(task: &Task, reply: &Reply) -> Result<Parsed<Value>, Unparsed> {
     };
     if task.output.is_text() {
         // The thinking of a reasoning model is not part of its answer; all other text is.
-        let clean = match read_reply(&text, &reply.finish) {
-            Read::Unparsed(unparsed) if unparsed.reason == "empty" => return Err(unparsed),
-            Read::Unparsed(unparsed) if ends_inside_reasoning(&text) => return Err(unparsed),
-            Read::Prose(prose) => prose.text,
-            _ => text.trim().to_owned(),
-        };
+        let clean = read_text(&text, &reply.finish)?;
         // A text may be sent as a JSON string.
         let clean = serde_json::from_str::<String>(&clean).unwrap_or(clean);
         return task

@@ -70,6 +70,7 @@ pub async fn alone(
     let mut solved = scope.fork(vec![branch]).await?;
     solved.pop().ok_or_else(|| Halt {
         reason: "error".to_owned(),
+        ..Halt::default()
     })
 }
 

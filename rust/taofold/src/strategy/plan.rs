@@ -36,6 +36,8 @@ Reply with exactly one JSON object, nothing before or after it:
 {\"reasoning\": \"<how you judged>\", \"achieved\": <true or false>, \"feedback\": \"<what is wrong>\", \
 \"missing\": [\"<what is missing>\", …], \"suggestions\": [\"<what to try>\", …]}";
 const FINALIZER: &str = "Give the answer to the goal from these results. Invent nothing.";
+/// The stop reason of a used limit of steps.
+const STEPS: &str = "max_steps";
 
 /// A strategy that plans, executes and evaluates.
 #[derive(Debug, Clone)]
@@ -273,7 +275,7 @@ impl Results for Planning {
 
 impl Planning {
     async fn cycle(&mut self, scope: &Scope) -> Result<(), End> {
-        self.turn(scope, true).await?;
+        self.turn(scope, false).await?;
         let words = [self.feedback.clone(), self.hint.clone()];
         let rules = planner_rules(&self.task.tool_lines());
         let words = words.iter().map(String::as_str);
@@ -301,12 +303,12 @@ impl Planning {
     /// Opens a turn. Near a limit, the remaining turn is used for the answer instead of another
     /// plan.
     ///
-    /// `tools` is true if the following work needs tools; otherwise exhausted tool calls do not end
-    /// it.
-    async fn turn(&mut self, scope: &Scope, tools: bool) -> Result<(), End> {
+    /// `evaluates` is true for an evaluation, which needs no tools and may be the last step.
+    async fn turn(&mut self, scope: &Scope, evaluates: bool) -> Result<Outlook, End> {
         let outlook = self.open(scope).await?;
-        if outlook.wrap_up.is_empty() || (outlook.wrap_up == "max_tool_calls" && !tools) {
-            return Ok(());
+        let evaluable = ["", STEPS, "max_tool_calls"].contains(&outlook.wrap_up.as_str());
+        if outlook.wrap_up.is_empty() || (evaluates && evaluable) {
+            return Ok(outlook);
         }
         Err(self.finish(scope, outlook.wrap_up).await?)
     }
@@ -565,7 +567,7 @@ impl Planning {
         self.tasks.extend(listed.clone());
         let mut said = plan.thought;
         for wave in waves {
-            self.turn(scope, true).await?;
+            self.turn(scope, false).await?;
             let tasks: Vec<&PlannedTask> = wave.iter().filter_map(|id| listed.get(id)).collect();
             self.wave(scope, &tasks, &std::mem::take(&mut said)).await?;
             for task in tasks {
@@ -679,7 +681,7 @@ impl Planning {
                 ),
                 _ => return Ok(()),
             };
-            self.turn(scope, true).await?;
+            self.turn(scope, false).await?;
             let rules = executor_rules(&self.task.tool_lines());
             let read = |planning: &Self, reply: &Reply| planning.read_retry(reply);
             let role = StepRole::Executor;
@@ -710,30 +712,37 @@ impl Planning {
     }
 
     async fn evaluate(&mut self, scope: &Scope) -> Result<(), End> {
-        self.turn(scope, false).await?;
+        let outlook = self.turn(scope, true).await?;
         let read = |_: &Self, reply: &Reply| read_as(reply);
         let role = StepRole::Evaluator;
         let asked = self.ask::<Evaluation>(scope, role, EVALUATOR.to_owned(), [], read);
         let verdict = match asked.await? {
-            Ok(told) => told.value,
+            Ok(told) => {
+                let verdict = told.value;
+                let kind = ThoughtType::Reasoning;
+                let step = self.step("evaluate", &verdict.reasoning, kind, to_value(&verdict));
+                scope.act(step).await?;
+                verdict
+            }
             Err(unread) => {
                 let step = failure("evaluate", &unread.error, self.cycle_number(), None);
                 scope.act(step).await?;
                 self.failed = true;
                 // An unreadable verdict is a rejection, because it must not accept anything.
-                return self.reject(&Evaluation {
+                Evaluation {
                     feedback: "the evaluator gave no verdict".to_owned(),
                     ..Evaluation::default()
-                });
+                }
             }
         };
-        let kind = ThoughtType::Reasoning;
-        let step = self.step("evaluate", &verdict.reasoning, kind, to_value(&verdict));
-        scope.act(step).await?;
         if verdict.achieved {
             return Err(self.finish(scope, String::new()).await?);
         }
-        self.reject(&verdict)
+        self.reject(&verdict)?;
+        if outlook.wrap_up == STEPS {
+            return Err(self.finish(scope, outlook.wrap_up).await?);
+        }
+        Ok(())
     }
 
     fn reject(&mut self, verdict: &Evaluation) -> Result<(), End> {

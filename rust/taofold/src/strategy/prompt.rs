@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::json::Value;
 
-type Render = Arc<dyn Fn(&Value) -> String + Send + Sync>;
+type Render = Arc<dyn Fn(&Value) -> Result<String, String> + Send + Sync>;
 
 /// Text that is added to a question, or a function that writes the whole question.
 #[derive(Clone, Default)]
@@ -31,6 +31,13 @@ impl std::fmt::Debug for Prompt {
 impl Prompt {
     /// Returns a prompt that a function writes.
     pub fn render(render: impl Fn(&Value) -> String + Send + Sync + 'static) -> Self {
+        Self::Render(Arc::new(move |value| Ok(render(value))))
+    }
+
+    /// Returns a prompt that a function writes, or whose error ends the strategy.
+    pub fn try_render(
+        render: impl Fn(&Value) -> Result<String, String> + Send + Sync + 'static,
+    ) -> Self {
         Self::Render(Arc::new(render))
     }
 }

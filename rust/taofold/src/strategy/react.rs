@@ -7,19 +7,20 @@
 use std::collections::HashSet;
 
 use crate::content::{Message, Role};
-use crate::effects::{Act, Answer, Ask, Coroutine, Halt, Outlook, Scope};
+use crate::effects::{Act, Answer, Ask, Assess, Coroutine, Halt, Lack, Outlook, Scope};
 use crate::json::{Object, Value, json};
 use crate::parsing::{Call, Read, Remark, Repair, Turn, read_call, read_reply};
 use crate::strategy::conversation::{Talk, broken, is_refused, withheld};
-use crate::strategy::demands::{Demands, Lack};
+use crate::strategy::demands::Demands;
 use crate::strategy::question::{object, violation};
-use crate::strategy::{Strategy, Task};
+use crate::strategy::{Strategy, Task, direct};
 use crate::values::{Action, FINISH, Observation, Reply, Thought, ThoughtType, finish_of};
 
 /// The number of times that a provider may pause one turn.
 const PAUSES: usize = 10;
 /// The error for `finish` with `"success": false`, which is no success.
 const GAVE_UP: &str = "the agent says that it did not reach the goal";
+const EMPTY: &str = "Your reply was empty. Send the answer.";
 const DETAIL: usize = 500;
 
 /// A loop of turns until the model finishes, a limit is reached, or no reply can be parsed.
@@ -40,7 +41,7 @@ impl Strategy for React {
 
 async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
     let mut talk = Talk::new(task);
-    let mut demands = Demands::new(task);
+    let mut demands = Demands::default();
     let mut forbidden = String::new();
     let mut number = 0;
     loop {
@@ -56,13 +57,11 @@ async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
             compact(scope, &mut talk).await?;
         }
         talk.open(&outlook);
-        demands.hear(&outlook.heard);
         let mut attempts = Attempts {
             scope,
             task,
             talk: &mut talk,
-            demands: &mut demands,
-            number: number + 1,
+            demands: &demands,
             demanded: HashSet::new(),
             withdrawn: String::new(),
         };
@@ -115,7 +114,7 @@ async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
         if observations.iter().any(|it| it.refused == "limit") {
             "max_tool_calls".clone_into(&mut forbidden);
         }
-        demands.saw(number, &taken.actions, &observations);
+        demands.saw(&observations);
         talk.tell(
             number,
             &taken.reply,
@@ -124,6 +123,26 @@ async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
             &observations,
         );
     }
+}
+
+/// Returns an answer without a call, completed by a synthesized `finish`.
+fn prose(reply: Reply, text: &str, answer: Value) -> Heard {
+    let mut content: String = text.trim().chars().take(300).collect();
+    if content.is_empty() {
+        "The answer.".clone_into(&mut content);
+    }
+    let finish = Action::new(FINISH, object(json!({"answer": answer})));
+    Heard::Taken(Box::new(Taken {
+        kept: reply.text(),
+        reply,
+        thought: Thought::synthesized(content, ThoughtType::Synthesis),
+        actions: vec![finish],
+        end: Some(End {
+            answer,
+            stop: "no_tool_call",
+            failed: String::new(),
+        }),
+    }))
 }
 
 /// Returns the end without a usable reply: the limit in the last turn, otherwise an error.
@@ -194,10 +213,8 @@ struct Attempts<'a> {
     scope: &'a Scope,
     task: &'a Task,
     talk: &'a mut Talk,
-    demands: &'a mut Demands,
-    /// The number of the next step, from 1.
-    number: u64,
-    demanded: HashSet<&'static str>,
+    demands: &'a Demands,
+    demanded: HashSet<String>,
     /// Tools that the model called in a turn without tools.
     withdrawn: String,
 }
@@ -217,7 +234,6 @@ impl Attempts<'_> {
         while left > 0 {
             left -= 1;
             let reply = self.ask(toolless).await?;
-            self.demands.said(&reply.text());
             if reply.finish == "overflow" {
                 if compact(self.scope, self.talk).await? {
                     continue;
@@ -234,11 +250,10 @@ impl Attempts<'_> {
                 Judged::Lacking(lacks) => {
                     // Each rule is demanded once, so these replies need no count of their own.
                     left += 1;
-                    self.demanded.extend(lacks.iter().map(|lack| lack.rule));
+                    self.demanded
+                        .extend(lacks.iter().map(|lack| lack.rule.clone()));
                     let faults = lacks.into_iter();
-                    faults
-                        .map(|lack| (lack.rule.to_owned(), lack.detail))
-                        .collect()
+                    faults.map(|lack| (lack.rule, lack.detail)).collect()
                 }
             };
             let details: Vec<&str> = faults.iter().map(|(_, detail)| detail.as_str()).collect();
@@ -279,15 +294,17 @@ impl Attempts<'_> {
     /// Accepts a turn and records its violations, or refuses it if a rule demands it.
     async fn accept(&self, taken: Taken, lacks: Vec<Lack>, toolless: bool) -> Result<Judged, Halt> {
         // The last turn is not refused for its form, because there may be no further call.
-        if self.task.strict && !toolless {
-            let due = |lack: &&Lack| !self.demanded.contains(lack.rule);
-            let due: Vec<Lack> = lacks.iter().filter(due).cloned().collect();
-            if !due.is_empty() {
-                return Ok(Judged::Lacking(due));
-            }
+        let demanding = self.task.strict && !toolless;
+        let due = |lack: &&Lack| demanding && !self.demanded.contains(&lack.rule);
+        let due: Vec<Lack> = lacks.iter().filter(due).cloned().collect();
+        let refused = !due.is_empty();
+        let lacks = if refused { due } else { lacks };
+        let verdict = self.scope.assess(Assess { lacks, refused }).await?;
+        if verdict.refused {
+            return Ok(Judged::Lacking(verdict.lacks));
         }
-        for lack in &lacks {
-            self.note(lack.rule, &lack.detail, false).await?;
+        for lack in &verdict.lacks {
+            self.note(&lack.rule, &lack.detail, false).await?;
         }
         Ok(Judged::Taken(Box::new(taken)))
     }
@@ -337,6 +354,9 @@ impl Attempts<'_> {
                 ..Turn::default()
             }));
         }
+        if self.talk.is_plain() {
+            return self.read_plain(reply);
+        }
         match read_reply(&text, &reply.finish) {
             Read::Turn(turn) => Ok(Heard::Turn(turn)),
             Read::Prose(prose) => self.answered(reply, &prose.text),
@@ -359,23 +379,27 @@ impl Attempts<'_> {
         }
     }
 
+    /// Returns the whole text of a reply as the answer.
+    fn read_plain(&self, reply: Reply) -> Result<Heard, Broken> {
+        if reply.text().trim().is_empty() {
+            return Err(Broken::new("empty", EMPTY));
+        }
+        let read = direct::read(self.task, &reply);
+        let answer = read.map_err(|it| Broken::new("output", it.feedback))?.value;
+        let text = answer.as_str().unwrap_or_default().to_owned();
+        let text = if self.task.output.is_text() {
+            &text
+        } else {
+            ""
+        };
+        Ok(prose(reply, text, answer))
+    }
+
     /// Accepts a reply without a call as the answer if it has the task's type.
     fn answered(&self, reply: Reply, text: &str) -> Result<Heard, Broken> {
         let accepted = self.task.output.accept(&Value::String(text.to_owned()));
         let answer = accepted.map_err(|error| Broken::new("output", error))?;
-        let content: String = text.trim().chars().take(300).collect();
-        let finish = Action::new(FINISH, object(json!({"answer": answer})));
-        Ok(Heard::Taken(Box::new(Taken {
-            kept: reply.text(),
-            reply,
-            thought: Thought::synthesized(content, ThoughtType::Synthesis),
-            actions: vec![finish],
-            end: Some(End {
-                answer,
-                stop: "no_tool_call",
-                failed: String::new(),
-            }),
-        })))
+        Ok(prose(reply, text, answer))
     }
 
     /// Applies the rules of the loop to a readable turn.
@@ -405,7 +429,7 @@ impl Attempts<'_> {
             self.note("tools_withdrawn", &detail, false).await?;
             others.clear();
         }
-        let (thought, lacks) = self.demands.judge(self.task, self.number, &turn, &others);
+        let (thought, lacks) = self.demands.judge(self.task, &turn, &others);
         if let (Some(finish), true) = (finish, others.is_empty()) {
             return match self.finish(reply, thought, finish, &turn.repairs) {
                 Ok(taken) => self.accept(taken, lacks, toolless).await,

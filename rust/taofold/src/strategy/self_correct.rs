@@ -45,17 +45,20 @@ impl Default for SelfCorrect {
 }
 
 impl SelfCorrect {
-    fn question(&self, goal: &str, output: &Value) -> String {
+    fn question(&self, goal: &str, output: &Value) -> Result<String, Halt> {
         let head = format!("The task was:\n{goal}");
-        match &self.critic_prompt {
-            Prompt::Render(render) => format!("{head}\n\n{}", render(output)),
+        Ok(match &self.critic_prompt {
+            Prompt::Render(render) => {
+                let rendered = render(output).map_err(Halt::failed)?;
+                format!("{head}\n\n{rendered}")
+            }
             Prompt::Text(text) if !text.trim().is_empty() => {
                 let looks = text.trim();
                 let version = render(output);
                 format!("{head}\n\n{looks}\n\nThe version to judge:\n{version}")
             }
             _ => format!("{head}\n\nThe version to judge:\n{}", render(output)),
-        }
+        })
     }
 }
 
@@ -78,6 +81,7 @@ impl Strategy for SelfCorrect {
         Coroutine::new(|scope| async move {
             match correction.story(&scope).await {
                 Ok(answer) => answer,
+                Err(halt) if !halt.error.is_empty() => halt.into(),
                 Err(halt) => Answer {
                     output: correction
                         .best()
@@ -281,7 +285,7 @@ impl Correction {
         if !outlook.stop.is_empty() {
             return Ok(outlook.stop);
         }
-        let text = self.options.question(&self.task.goal, &version.output);
+        let text = self.options.question(&self.task.goal, &version.output)?;
         let question = Question {
             conversation: self.task.opening(RULES, &text, &self.heard, false),
             attempts: self.task.attempts,

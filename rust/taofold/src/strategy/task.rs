@@ -17,9 +17,8 @@ use crate::values::{ASK_USER, FINISH, Sideeffect, ThoughtType};
 const CHARS_PER_TOKEN: f64 = 3.8;
 
 const NATIVE: &str = "\
-Before each tool call say in a sentence or two what you conclude and why this call is next; \
-quote concrete values from earlier results. Never invent a tool's result. \
-After a failure say why it failed and what you change; never repeat a failed call unchanged.";
+Before each tool call say in a sentence what you conclude, with concrete values from earlier \
+results, and why this call is next. After a failure say why it failed and what you change.";
 
 /// A tool as a strategy sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,8 +145,10 @@ pub struct Task {
     pub research: bool,
     /// The maximum number of replies for one turn.
     pub attempts: usize,
-    /// True if the model calls tools natively.
+    /// True if the model calls tools natively, false for the text protocol.
     pub native: bool,
+    /// True if the model's provider enforces the JSON Schema of an answer.
+    pub enforces_schema: bool,
     /// The size of the model's context window in tokens.
     pub window: u64,
     /// The tokens reserved for the reply.
@@ -162,6 +163,13 @@ pub struct Task {
     pub reference: String,
 }
 
+/// Returns whether a model gets no text protocol.
+///
+/// A strict run without tools keeps the protocol, because it demands a thought before the answer.
+pub(crate) fn is_native(calls: bool, offers: bool, strict: bool) -> bool {
+    calls && (offers || !strict)
+}
+
 impl Task {
     /// Returns a task with a goal, a text answer and no tools.
     pub fn new(goal: impl Into<String>) -> Self {
@@ -174,6 +182,7 @@ impl Task {
             research: false,
             attempts: 3,
             native: false,
+            enforces_schema: false,
             window: 8192,
             reserve: 1024,
             history: Vec::new(),
@@ -188,6 +197,12 @@ impl Task {
         let offered = self.offers.iter().map(|offer| offer.name.clone());
         let asks = self.ask_user.then(|| ASK_USER.to_owned());
         offered.chain([FINISH.to_owned()]).chain(asks).collect()
+    }
+
+    /// Returns true if the text of a reply is the answer, because the model has nothing to call.
+    pub(super) fn is_plain(&self) -> bool {
+        let calls = !self.offers.is_empty() || self.ask_user;
+        self.native && !calls && (self.output.is_text() || self.enforces_schema)
     }
 
     /// Returns the number of characters of conversation that fit the window.
@@ -214,10 +229,11 @@ impl Task {
                 parts.push(NATIVE.to_owned());
             }
             if !self.output.is_text() {
-                parts.push(format!(
-                    "When you are done call {FINISH} with an answer of this type: {}",
-                    self.output.rendered()
-                ));
+                parts.push(if self.is_plain() {
+                    self.typed_answer()
+                } else {
+                    format!("When you are done, call {FINISH} with the answer.")
+                });
             }
             return parts.join("\n\n");
         }
@@ -226,6 +242,12 @@ impl Task {
         }
         parts.push(self.form());
         parts.join("\n\n")
+    }
+
+    /// Returns the rule for a reply that is a value of the output's type.
+    pub(super) fn typed_answer(&self) -> String {
+        let kind = self.output.rendered();
+        format!("Reply with one JSON value of this type and nothing else: {kind}")
     }
 
     /// Returns the offered tools, one line each.

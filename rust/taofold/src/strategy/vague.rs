@@ -13,7 +13,10 @@ const LONGEST: usize = 80;
 /// The number of characters of a thought in which a reason is searched.
 const JUDGED: usize = 1000;
 /// Words after "to" that make it a direction and not a purpose.
-const DIRECTIONS: [&str; 9] = ["the", "a", "an", "some", "this", "that", "it", "my", "our"];
+const DIRECTIONS: [&str; 15] = [
+    "the", "a", "an", "some", "this", "that", "it", "my", "our", "at", "on", "below", "above",
+    "under", "over",
+];
 
 static BARE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     const ACTIVITY: &str = "look|check|read|view|open|see|search|think|work|process|examine|inspect|\
@@ -42,21 +45,28 @@ static WISH: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static BE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i)^\s+be\b").ok());
 static REASON: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)\b(?:because|since|therefore|thus|hence|so|as|for|if|whether|why|reason\w*|due\s+to|given|based\s+on|otherwise|until|before|must|needs?|caus\w+|means|explains|confirms?|shows?|showed|says|said|indicates?|suggests?|implies)\b",
+        r"(?i)\b(?:because|since|therefore|thus|hence|so|as|for|if|whether|why|reason\w*|due\s+to|given|based\s+on|otherwise|until|before|must|needs?|caus\w+|means|meaning|explains|confirms?|shows?|showed|says|said|indicates?|suggests?|implies)\b",
     )
     .ok()
 });
 static PURPOSE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)\bto\s+([a-z]\w+)\b").ok());
 static ENGLISH: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(?:the|i|an?|is|are|was|of|it|to|and|in|this|that|we|my|let|now|next)\b")
-        .ok()
+    Regex::new(r"(?i)\b(?:the|i|a|is|are|was|of|it|to|and|this|that|we|my|let|now|next)\b").ok()
 });
 
 /// Returns true if a text names only an activity, without an aim, a reason or a place.
 pub(super) fn lacks_intent(text: &str) -> bool {
     let plain = plain(text);
+    if is_blank(&plain) {
+        return !text.trim().is_empty();
+    }
     plain.chars().nth(LONGEST).is_none() && found(&BARE, &plain)
+}
+
+/// Returns true if a text has no letter and no digit.
+pub(super) fn is_blank(text: &str) -> bool {
+    !text.chars().any(char::is_alphanumeric)
 }
 
 /// Returns true if an English thought gives no reason or purpose.
@@ -103,8 +113,18 @@ fn found(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
         .is_some_and(|pattern| pattern.is_match(text))
 }
 
+/// Returns true for a character without a glyph, which hides a word from the patterns.
+fn is_invisible(each: char) -> bool {
+    matches!(
+        each,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+    )
+}
+
 fn plain(text: &str) -> String {
-    let text = text.replace('\u{2019}', "'");
+    let shown: String = text.chars().filter(|&each| !is_invisible(each)).collect();
+    let text = shown.replace('\u{2019}', "'");
     let words: Vec<&str> = text.split_whitespace().collect();
     let plain = words.join(" ");
     plain.trim_matches([' ', '.', '…', '!', ':']).to_owned()

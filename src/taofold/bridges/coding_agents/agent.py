@@ -2,7 +2,8 @@
 
 A run has one step. The tool `coding_agent` runs the program in the work root with the whole task as
 its prompt; the program's last message is the answer. Policy, approvals, limits, the log and replay
-apply as to any other run. The program's usage counts as the run's usage.
+apply as to any other run. The program's usage is charged to the run when the program ends, also if
+it failed or was cut off.
 
 If bubblewrap works, the program runs in a sandbox with a separate network. It sees the work root,
 its own files, and copies of its sign-in files in a private home; a renewed sign-in is copied back.
@@ -40,6 +41,7 @@ from taofold.core.values import Profile, Reply, Tier, Value
 from taofold.policy import Limits, Policy
 from taofold.reasoning.task import NATIVE
 from taofold.reserved_places import MARK, make_folder, read_file, write_file
+from taofold.runtime.metering import tokens_in
 from taofold.runtime.model import OnText, Request
 from taofold.tools import process
 from taofold.tools.command import LEFT_RUNNING, inherited_environment
@@ -54,7 +56,7 @@ from taofold.tools.containment import (
     python_homes,
     why_not,
 )
-from taofold.tools.context import Outcome, RunContext
+from taofold.tools.context import Outcome, RunContext, ToolCharge
 from taofold.tools.jail import HIDDEN, PROTECTED
 from taofold.tools.process import OutputExcerpt, key_line, shebang
 from taofold.tools.temporary_folders import remove_tree, scratch
@@ -288,7 +290,11 @@ class _Work:
         before = self._litter()
         started = monotonic()
 
+        received = 0
+
         def hear(chunk: bytes) -> None:
+            nonlocal received
+            received += len(chunk)
             output.feed(chunk)
             transcript.feed(decoder.decode(chunk))
 
@@ -309,9 +315,12 @@ class _Work:
         except process.Flood as error:
             return Outcome(_plain(ProgramReport(fault=str(error))), "failure", str(error))
         finally:
+            transcript.end()
+            # Also of a program that was cut off: its calls are paid for.
+            if received and ctx.charge is not None:
+                _charge(ctx.charge, transcript, prompt, received)
             for path in self._litter() - before:
                 remove_tree(path)
-        transcript.end()
         failed = bool(code or transcript.fault)
         fault = transcript.fault
         if code and not fault:
@@ -419,12 +428,26 @@ def _shape(content: bytes) -> Any:
     return shape(value) if is_object(value) else object()
 
 
+def _charge(charge: ToolCharge, transcript: CodingTranscript, prompt: str, received: int) -> None:
+    """Charges what the program reported, else the least it consumed, at an unknown price."""
+    usage = transcript.usage
+    # A program that failed before its first call of a model reports zeros.
+    if usage is not None and (usage.tokens or usage.usd or transcript.fault):
+        charge(usage)
+        return
+    least = Usage(tokens_in(len(prompt.encode())), tokens_in(received), usd=None)
+    charge(least, estimated=True)
+
+
 def _plain(report: ProgramReport) -> Any:
     return msgspec.to_builtins(report)
 
 
 class _Driving:
     """A model that requests one run of the program, then answers with its last message."""
+
+    consumes: Final = False
+    """The tool charges what the program consumes."""
 
     def __init__(self, title: str, *, priced: bool) -> None:
         self.name = f"cmd:{title}"
@@ -449,7 +472,7 @@ class _Driving:
         said = report.answer or "(no message)"
         if on_text is not None:
             on_text(said)
-        return Reply(said, model=self.name, usage=report.usage)
+        return Reply(said, model=self.name)
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
         """Returns 0.0, or None if the program does not report its cost."""

@@ -6,9 +6,11 @@ provides defaults for keys that an action omits.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, Literal, cast
 
+import msgspec
 from pydantic import Field
 
 from taofold.bridges.dspy.compilation import COMPILED, Compile
@@ -18,6 +20,7 @@ from taofold.bridges.dspy.signature import Signature, signature
 from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_type
 from taofold.core.effects import Strategy, note
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_object
 from taofold.core.values import FINISH
 from taofold.files.actions.action import (
     ActionCall,
@@ -59,6 +62,8 @@ class DspyCotKeys(DspyKeys):
 
     problem: Text = ""
     module_type: Literal["cot", "predict"] = "cot"
+    few_shot_examples: list[Values] = []
+    """Worked cases for a program that is not compiled: values by the names of its fields."""
     adapter: Literal["taofold", "json", "chat"] = "taofold"
 
 
@@ -125,24 +130,57 @@ def _cot(call: ActionCall[DspyCotKeys]) -> Strategy[Done]:
     module: Module = program.module if program else keys.module_type
     if module == "react":
         raise Unusable("this program is a ReAct: use reason.dspy.react")
+    if program and keys.few_shot_examples:
+        raise Unusable("few_shot_examples: a compiled program has examples of its own")
     # A compiled program has its own signature; the key's signature is for a plain program.
     own = program.signature if program else own
     inputs = _inputs(keys, own, keys.problem, "problem")
+    shown = program or _with_examples(plain_program(own, module), keys.few_shot_examples)
     inner: Inner
     if _native(keys):
         ran = FALLBACK
-        inner = Compiled(program=program or plain_program(own, module), inputs=inputs)
+        inner = Compiled(program=shown, inputs=inputs)
     else:
         ran = NAMES[module]
+        used = shown if keys.few_shot_examples else program
         inner = Through(
-            signature=own, module=module, program=program, inputs=inputs, adapter=keys.adapter
+            signature=own, module=module, program=used, inputs=inputs, adapter=keys.adapter
         )
     ended = yield from _think(call, inner, "reason.dspy.cot", keys)
     steps = ended.trace.steps
     thinking = steps[-1]["thought"] if steps and not ended.error else ""
-    value = {"thinking": thinking, "answer": ended.output, **_told(ended, ran, program, call)}
-    value["reasoning_thinking"] = thinking
+    value = {
+        "thinking": thinking,
+        "answer": ended.output,
+        **_told(ended, ran, program, call),
+        "reasoning_thinking": thinking,
+        # Several outputs are keys of the value too: "question -> thinking, answer".
+        **(ended.output if len(own.outputs) > 1 and is_object(ended.output) else {}),
+    }
     return ended.done(value, **_trace(ended), reasoning_thinking=thinking)
+
+
+def _with_examples(program: Program, examples: list[Values]) -> Program:
+    """Returns a plain program with worked cases.
+
+    The input of a case may be called `problem`, as in `reason.cot`.
+    """
+    if not examples:
+        return program
+    [predictor] = program.predictors
+    slots = (*predictor.signature.inputs, *predictor.signature.outputs)
+    names, first = {slot.name for slot in slots}, predictor.signature.inputs[0].name
+    demos: list[Values] = []
+    for number, example in enumerate(examples):
+        case = {first if key == "problem" else key: value for key, value in example.items()}
+        if unknown := sorted(set(case) - names):
+            raise Unusable(
+                f"few_shot_examples[{number}]: there is no field {unknown[0]!r}; "
+                f"the program is {program.signature}"
+            )
+        demos.append(case)
+    changed = msgspec.structs.replace(predictor, demos=tuple(demos))
+    return msgspec.structs.replace(program, predictors=(changed,))
 
 
 def _react(call: ActionCall[DspyReactKeys]) -> Strategy[Done]:
@@ -215,7 +253,7 @@ def _told(ended: Ended, ran: str, program: Program | None, call: ActionCall[Any]
     return {
         "dspy_module": ran,
         "version": program.version if program else "",
-        "model": call.models.get("model", ""),
+        "model": ended.trace.model("executor") or call.models.get("model", ""),
         **_trace(ended),
         "reasoning_answer": ended.output,
     }
@@ -300,7 +338,7 @@ def _compile(name: str, better: bool, call: ActionCall[CompileKeys]) -> Strategy
         raise Unusable(str(error)) from None
     why = missing() if keys.enabled else "settings.dspy says that it is not to be used"
     if why:
-        raise Unusable(f"{name} needs DSPy: {why}")
+        return _uncompiled(f"{name} needs DSPy: {why}")
     named = {
         **roles(call, executor="model", critic="model"),
         **roles(call, critic="prompt_model"),
@@ -310,10 +348,14 @@ def _compile(name: str, better: bool, call: ActionCall[CompileKeys]) -> Strategy
         options, call, name, key, models=named, output=Output(Any), offers=offers
     )
     if ended.error or ended.stop:
-        return ended.done(None, **_trace(ended))
+        return replace(_uncompiled(ended.error), stop=ended.stop, state=_trace(ended))
     program = imported(ended.output)
     value = {
+        "compiled": True,
         "compiled_key": key,
+        "module_key": key,
+        "train_score": program.scores.get("training"),
+        "val_score": program.scores.get("after"),
         "version": program.version,
         "program": ended.output,
         "scores": program.scores,
@@ -325,6 +367,11 @@ def _compile(name: str, better: bool, call: ActionCall[CompileKeys]) -> Strategy
     # The state's variable is replaced as a whole, so existing programs are copied.
     stored = {**_kept(call), key: ended.output}
     return Done(value, state={COMPILED: stored, **_trace(ended)})
+
+
+def _uncompiled(error: str) -> Done:
+    """Returns the end of a compilation that failed. A flow that goes on may read its value."""
+    return Done({"compiled": False, "error": error}, error)
 
 
 def _export(call: ActionCall[ExportKeys]) -> Strategy[Done]:

@@ -18,7 +18,7 @@ from taofold.cli.output import fail, give, give_json, say
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.text import dollars, duration, line, times, tokens
 from taofold.policy.redaction.views import shown_value
-from taofold.reserved_places import make_folder, write_file
+from taofold.reserved_places import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -88,7 +88,7 @@ def checks(row: "LoopRow") -> str:
 
 def tell(row: "LoopRow", *, verbose: bool) -> None:
     """Prints the state of a loop."""
-    from taofold.loop.report import root_cause
+    from taofold.loop.debug_memory import root_cause
     from taofold.parsing.untrusted_text import join_names
 
     state = row.state
@@ -507,25 +507,40 @@ async def _diff(dependencies: "LoopDependencies", loop: str, state: "LoopState")
 @app.command("export")
 def export(
     loop: options.Loop = "",
+    every: Annotated[bool, typer.Option("--all", help="Export all loops.")] = False,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write into.")
     ] = Path(),
+    json: options.Json = False,
 ) -> None:
-    """Write `loops/ID/state.json` in the layout of the seed project."""
+    """Write a loop in AIWG's layout: state, iterations, analytics, debug memory, reflections.
+
+    The registry of active loops is written beside them.
+    """
     from taofold.cli.loops.dependencies import with_dependencies
-    from taofold.loop.report import state_json
+    from taofold.log.patterns.json_files import write_files
+    from taofold.loop.exchange import loop_files, registry_file
+    from taofold.loop.lifecycle import rows
     from taofold.loop.stream import load
 
-    async def work(dependencies: "LoopDependencies") -> "tuple[str, Any]":
-        name = await which(dependencies, loop)
-        return name, await load(dependencies.journal, name)
+    if every and loop:
+        fail("give either LOOP or --all")
 
-    name, stream = with_dependencies(work)
-    folder = output / "loops" / name
-    make_folder(folder, place=output)
-    text = jsons.dumps(state_json(name, stream.records), ensure_ascii=False, indent=2)
-    write_file(folder / "state.json", f"{text}\n".encode(), place=output)
-    give(str(folder / "state.json"))
+    async def work(dependencies: "LoopDependencies") -> list[Path]:
+        known = [row for row in await rows(dependencies) if row.state.head >= 0]
+        names = [row.loop for row in known] if every else [await which(dependencies, loop)]
+        contents: dict[str, Any] = {}
+        for name in names:
+            contents |= loop_files(name, (await load(dependencies.journal, name)).records)
+        active = registry_file([(row.loop, row.state) for row in known], dependencies.now())
+        return await write_files(contents | {"registry.json": active}, output)
+
+    written = with_dependencies(work)
+    if json:
+        give_json([str(path) for path in written])
+        return
+    for path in written:
+        give(str(path))
 
 
 async def _settle(dependencies: "LoopDependencies", runs: list[str]) -> None:

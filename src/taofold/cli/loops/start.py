@@ -190,6 +190,7 @@ def loop(
     autonomy: options.Autonomy = "",
     strict: options.Strict = False,
     network: options.Network = False,
+    project_instructions: options.ProjectInstructions = True,
     local_port: options.LocalPort = None,
     root: options.Root = None,
     json: options.Json = False,
@@ -227,6 +228,7 @@ def loop(
         unsaid_autonomy="autonomous",
         strict=strict,
         network=network,
+        project_instructions=project_instructions,
         ports=local_port or (),
     )
     # Made before anything is written, so that errors leave no files.

@@ -17,8 +17,8 @@ from taofold.core import events as run
 from taofold.core.text import dollars, duration, line, parameters, times, tokens
 from taofold.core.values import FINISH, Action, Observation
 from taofold.loop import events as e
+from taofold.loop.debug_memory import root_cause
 from taofold.loop.gates.verdict_texts import JOINED, proof
-from taofold.loop.report import root_cause
 from taofold.loop.state import START, LoopState, fold, reduce
 from taofold.parsing.untrusted_text import join_names, readable
 from taofold.policy.redaction.views import shown, shown_value
@@ -72,6 +72,11 @@ class LoopDisplay:
     def width(self) -> int:
         """The maximum characters of a line."""
         return min(self._console.width, _WIDE) if self._live else _WIDE
+
+    def _others(self, author: str, paths: Sequence[str]) -> None:
+        if paths:
+            title = f"   changed by {author}: "
+            self._say((title + line(join_names(paths, 6), self._room(len(title))), "dim"))
 
     def _room(self, taken: int) -> int:
         """Returns the characters of a line that are left beside `taken` ones, at least 24."""
@@ -261,6 +266,9 @@ class LoopDisplay:
                 "dim",
             ),
         )
+        if event.shared is not None:
+            self._others("others", event.shared.others)
+            self._others("this loop or others", event.shared.unsure)
         if event.stop_reason not in ("final_answer", "no_tool_call", ""):
             detail = f": {line(event.said, 160)}" if event.status == "failed" else ""
             self._say(
@@ -308,6 +316,8 @@ class LoopDisplay:
         for extraction in event.learnt.extracted:
             word = "  learnt  " if extraction.new else "  again   "
             self._say((word, "bold"), (line(extraction.pattern, 80), "magenta"))
+        if event.learnt.injected:
+            self._say((f"  improvement: {event.learnt.effect_text}", "dim"))
         for note in event.learnt.notes:
             self._say((f"  {line(note, 200)}", "dim"))
 

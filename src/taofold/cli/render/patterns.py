@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from taofold.cli.output import give, say
+from taofold.cli.output import give
 from taofold.cli.render.tables import table
 from taofold.core.text import line, times, visible
 
 if TYPE_CHECKING:
     from taofold.learning.loops import LoopNote, LoopStats
     from taofold.learning.metrics import LearningMetrics
-    from taofold.learning.patterns.pattern import Pattern, PatternSource
+    from taofold.learning.patterns.pattern import Licence, Pattern, PatternSource
 
 
 HEIGHT: Final = 8
@@ -72,7 +72,6 @@ _TITLES: Final = {
     "template": "Code Template",
 }
 _WIDE: Final = 100
-_YET: Final = "not enough loops yet"
 
 
 def day(at: int) -> str:
@@ -91,6 +90,17 @@ def rate(pattern: "Pattern") -> str:
     if pattern.kind == "anti":
         return f"{1 - counts.rate:.0%} failed ({counts.failures}/{outcomes})"
     return f"{counts.rate:.2f} ({counts.successes}/{outcomes})"
+
+
+def _licence(licence: "Licence | None") -> str:
+    from taofold.learning.metrics import Effect
+
+    if licence is None:
+        return "none that a trusted key signed"
+    figures = licence.shown, licence.held, licence.value, licence.low, licence.high
+    text = f"{Effect(*figures).text('iterations')}, {times(licence.runs, 'run')}"
+    counts = "counts as one use" if licence.helps else "not counted: it shows no benefit"
+    return f"{text}, signed by key {licence.signer}…, {counts}"
 
 
 def listing(patterns: "Sequence[Pattern]") -> None:
@@ -138,6 +148,7 @@ def as_json(pattern: "Pattern") -> dict[str, Any]:
         "first_discovered": day(pattern.first_discovered),
         "last_used": day(pattern.last_used),
         "tags": list(pattern.tags),
+        "tests": list(pattern.tests),
         "source_loops": [source_json(source) for source in pattern.sources],
         "effectiveness_trend": [
             {
@@ -169,15 +180,16 @@ def impact_json(pattern: "Pattern", stats: "LoopStats") -> dict[str, Any]:
     """Returns the benefit of showing the pattern, in iterations."""
     from taofold.learning.metrics import impact
 
-    average, injected, held = impact(pattern, stats)
+    effect = impact(pattern, stats)
     return {
-        "average_impact_iterations": None if average is None else round(average, 2),
-        "loops_shown": injected,
-        "control_loops": held,
+        "average_impact_iterations": None if effect.value is None else round(effect.value, 2),
+        "average_impact_interval_95": effect.interval,
+        "loops_shown": effect.shown,
+        "control_loops": effect.held,
     }
 
 
-def page(pattern: "Pattern", stats: "LoopStats") -> None:
+def page(pattern: "Pattern", stats: "LoopStats", *, control: bool = True) -> None:
     """Prints a pattern in the layout of the source system."""
     give(f"Pattern: {pattern.id}")
     give(f"Name: {line(pattern.name, _WIDE)}")
@@ -190,10 +202,14 @@ def page(pattern: "Pattern", stats: "LoopStats") -> None:
     label = "Failure Rate" if pattern.kind == "anti" else "Success Rate"
     give(f"  {label}: {rate(pattern)}{' on probation' * pattern.probation}")
     give(f"  Usage Count: {pattern.counts.usage}")
-    give(f"  Average Impact: {_impact(pattern, stats)}")
+    give(f"  Average Impact: {_impact(pattern, stats, control=control)}")
     if pattern.claim is not None:
         claimed = pattern.claim.counts
-        give(f"  Claimed on import: {claimed.successes} of {claimed.usage} uses, not counted")
+        licence = pattern.claim.licence
+        counted = licence is not None and licence.helps
+        weight = "of which the licence counts one" if counted else "not counted"
+        give(f"  Claimed on import: {claimed.successes} of {claimed.usage} uses, {weight}")
+        give(f"  Licence: {_licence(licence)}")
     give("Source Loops:")
     for source in pattern.sources:
         give(f"  - {line(source.loop, 80)} ({_role(source)})")
@@ -202,12 +218,10 @@ def page(pattern: "Pattern", stats: "LoopStats") -> None:
     give(f"Tags: {line(', '.join(pattern.tags), _WIDE) or '—'}")
 
 
-def _impact(pattern: "Pattern", stats: "LoopStats") -> str:
+def _impact(pattern: "Pattern", stats: "LoopStats", *, control: bool) -> str:
     from taofold.learning.metrics import impact
 
-    average, injected, held = impact(pattern, stats)
-    n = f"n = {injected} shown, {held} control"
-    return f"not known yet ({n})" if average is None else f"{average:+.1f} iterations ({n})"
+    return impact(pattern, stats).text("iterations", control=control)
 
 
 def _role(source: "PatternSource") -> str:
@@ -231,9 +245,10 @@ def _body(pattern: "Pattern") -> Iterator[str]:
             yield f"  Type: {line(signature.name or signature.type)} ({signature.type})"
             yield f'  Pattern: "{line(signature.pattern, _WIDE)}"'
             yield f"  Found In: {line(', '.join(signature.hints), _WIDE) or '—'}"
+            yield from [f"  Shown By: {line(test, 300)}" for test in pattern.tests]
             yield "Fix Approach:"
             yield f"  {line(fix.description, _WIDE)}"
-            yield f"  Category: {fix.category}{f' ({line(fix.template)})' if fix.template else ''}"
+            yield f"  Category: {fix.category}"
             yield from _block("Template", fix.code)
             yield from _block("Change", fix.diff)
         case Approach() as approach:
@@ -272,24 +287,18 @@ def lineage(pattern: "Pattern") -> None:
     give(f"Success rate: {rate(pattern)}")
 
 
-def metrics(measured: "LearningMetrics", loops: "Sequence[LoopNote]") -> None:
+def metrics(
+    measured: "LearningMetrics", loops: "Sequence[LoopNote]", *, control: bool = True
+) -> None:
     """Prints counts and benefit as a table, and the learning curve."""
-    from taofold.learning.metrics import ENOUGH
-
     document = measured.as_json()
+    benefit = measured.benefit
     rows: list[tuple[str, str]] = [("total_patterns", str(document["total_patterns"]))]
     for part in ("patterns_by_type", "pattern_usage_stats", "cross_loop_benefit"):
         rows += [(f"{part}.{name}", _figure(figure)) for name, figure in document[part].items()]
-    benefit = measured.benefit
-    if not benefit.enough:
-        rows = [(name, _YET if "improvement_" in name else text) for name, text in rows]
     rows += [(name, _figure(document[name])) for name in ("retired_patterns", "last_updated")]
     table(("measure", "value"), rows)
-    if not benefit.enough:
-        say(
-            f"{_YET} to measure a benefit: {benefit.stats.shown.loops} of {ENOUGH} loops with "
-            f"lessons, {benefit.stats.held.loops} of {ENOUGH} control loops"
-        )
+    give(f"improvement: {benefit.text('% of iterations saved', control=control)}")
     for text in curve(loops):
         give(text)
 

@@ -33,7 +33,7 @@ def _lines(prompt: Mapping[str, Any], calls: int) -> Iterator[str]:
         yield from (_part(part) for part in message["parts"])
     yield f"\n── {times(len(prompt['tools']), 'tool')} " + "─" * 40
     if not prompt["tools"]:
-        yield "None are offered natively: the system prompt lists the model's actions."
+        yield "None are offered natively."
     for tool in prompt["tools"]:
         yield f"{tool['name']}: {tool['description']}\n  {render(tool['parameters'])}"
     if prompt["allowed"] is not None:

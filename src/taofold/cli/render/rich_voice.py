@@ -10,7 +10,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from taofold.cli.render.story import SilentVoice, ending_text, key_line, thought_line
+from taofold.cli.render.story import Voice, ending_text, key_line, thought_line
 from taofold.core import events as e
 from taofold.core.text import duration, line, parameters
 from taofold.core.values import Action, Observation, Thought
@@ -36,7 +36,7 @@ _TAIL: Final = 200
 """Maximum characters of a streaming reply on its line."""
 
 
-class RichVoice(SilentVoice):
+class RichVoice(Voice):
     """Shows compact blocks in colour, and a line for the current activity."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -53,7 +53,7 @@ class RichVoice(SilentVoice):
         self._print("", Text(line(started.goal, 300)), child=child)
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
-        """Shows a thought's number, type and text."""
+        """Shows a thought's number, type and text, and what the last results showed."""
         colour = _COLOURS.get(thought.type, "default")
         text = Text.assemble(
             (f"{thought.type}{' (critical)' * thought.critical}  ", f"bold {colour}"),
@@ -61,6 +61,9 @@ class RichVoice(SilentVoice):
         )
         self._print("", Text(""), child=child)
         self._print(f"{number}", text, child=child, style="bold")
+        if thought.learned:
+            learned = f"learned: {line(thought.learned, _THOUGHT)}"
+            self._print("", Text(learned, "dim"), child=child)
 
     def thinking(self, text: str, *, child: bool) -> None:
         """Shows the size and the beginning of thinking."""

@@ -20,9 +20,7 @@ from taofold.core.json_values import is_array, is_object
 from taofold.core.state import RunState, fold, live, opening
 from taofold.core.text import line, parameters, value, visible
 from taofold.core.values import Step
-from taofold.log.log import Log, RunRow
 from taofold.policy.redaction.views import shown
-from taofold.runtime.ownership import driven
 from taofold.views import run_state_json
 
 if TYPE_CHECKING:
@@ -187,27 +185,3 @@ def _lines(step: Step | None) -> list[str]:
         result = visible(observation.extraction or str(observation.result))
         lines.append(f"← {observation.status}: {result[:300]}")
     return lines
-
-
-async def status(log: Log, row: RunRow) -> str:
-    """Returns the displayed status: `queued`, `interrupted` or `forked` without a driver."""
-    return as_seen(row, await log.read(row.run)) if _is_left(row) else row.status
-
-
-def as_seen(row: RunRow, records: Sequence[e.Record]) -> str:
-    """Returns the displayed status of a run with known `records`."""
-    if not _is_left(row):
-        return row.status
-    events = [record.event for record in records]
-    began = next((n for n, event in enumerate(events) if isinstance(event, e.Forked)), None)
-    # Records before `Forked` are copies; a `Resumed` after it shows that the fork was driven.
-    alone = began is not None and not any(isinstance(event, e.Resumed) for event in events[began:])
-    if alone:
-        return "forked"
-    # `begin` writes the first record, and whatever drives the run writes the next ones.
-    return "queued" if len(events) == 1 else "interrupted"
-
-
-def _is_left(row: RunRow) -> bool:
-    """Returns whether the run's status is running but no process drives it."""
-    return row.status == "running" and not driven(row)

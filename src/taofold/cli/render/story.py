@@ -8,7 +8,7 @@ decide it. `summary` describes an ended run.
 import os
 import sys
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from taofold.cli.output import invocation
 from taofold.core import events as e
@@ -125,44 +125,35 @@ def _line(name: str, count: Counter[str]) -> str:
     return line(f"{name}: {', '.join(f'{tool} ×{n}' for tool, n in count.most_common())}", 160)
 
 
-class Voice(Protocol):
-    """Displays the steps of a run. `child` marks steps of a child run."""
+class Voice:
+    """Displays the steps of a run: this one shows nothing. `child` marks steps of a child run."""
 
     def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
         """Shows the beginning of a run."""
-        ...
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
         """Shows the beginning of a step."""
-        ...
 
     def thinking(self, text: str, *, child: bool) -> None:
         """Shows the model's thinking before the step, if the model returns it."""
-        ...
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
         """Shows an action; `mark` is its place in a batch, "" for a single action."""
-        ...
 
     def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
         """Shows an observation; `totals` only after the last one of a step."""
-        ...
 
     def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
         """Shows a note besides the steps: an approval, a violation, a limit."""
-        ...
 
     def busy(self, doing: str) -> None:
         """Shows the current activity; "" = none."""
-        ...
 
     def delta(self, text: str) -> None:
         """Shows a part of a streaming reply."""
-        ...
 
     def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
         """Shows that the run ended or waits."""
-        ...
 
 
 class Story:
@@ -242,6 +233,8 @@ class Story:
             self._voice.observation(observation, mark, sums, child=child)
         elif observation.status != "success":
             self._voice.observation(observation, "", sums, child=child)
+        for text in observation.conflicts.lines if observation.conflicts else ():
+            self._voice.note(text, alarm=True, child=child)
         if change.closes:
             self._voice.busy("the model thinks")
 
@@ -307,10 +300,10 @@ def can_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def voice(*, quiet: bool = False) -> "Voice":
+def voice(*, quiet: bool = False) -> Voice:
     """Returns the voice for the current standard error."""
     if quiet:
-        return SilentVoice()
+        return Voice()
     if not can_colour(sys.stderr):
         return PlainVoice(sys.stderr)
     from taofold.cli.render.rich_voice import RichVoice
@@ -318,38 +311,7 @@ def voice(*, quiet: bool = False) -> "Voice":
     return RichVoice()
 
 
-class SilentVoice:
-    """A voice that prints nothing."""
-
-    def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
-        """Does nothing."""
-
-    def thought(self, number: int, thought: Thought, *, child: bool) -> None:
-        """Does nothing."""
-
-    def thinking(self, text: str, *, child: bool) -> None:
-        """Does nothing."""
-
-    def action(self, action: Action, mark: str, *, child: bool) -> None:
-        """Does nothing."""
-
-    def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
-        """Does nothing."""
-
-    def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
-        """Does nothing."""
-
-    def busy(self, doing: str) -> None:
-        """Does nothing."""
-
-    def delta(self, text: str) -> None:
-        """Does nothing."""
-
-    def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
-        """Does nothing."""
-
-
-class PlainVoice(SilentVoice):
+class PlainVoice(Voice):
     """A voice that prints one line for each event, without colours."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -365,8 +327,10 @@ class PlainVoice(SilentVoice):
         self._say(f"goal: {line(started.goal, 200)}", child=child)
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
-        """Prints a thought's number, type and text."""
+        """Prints a thought's number, type and text, and what the last results showed."""
         self._say(f"step {number} {thought.type}: {line(thought.content, _THOUGHT)}", child=child)
+        if thought.learned:
+            self._say(f"  learned: {line(thought.learned, _THOUGHT)}", child=child)
 
     def thinking(self, text: str, *, child: bool) -> None:
         """Prints the size and the beginning of thinking."""

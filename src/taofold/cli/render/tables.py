@@ -37,6 +37,7 @@ _COLOURS: Final = {
     "queued": "cyan",
     "interrupted": "yellow",
     "forked": "cyan",
+    "rewound": "cyan",
     "limited": "magenta",
     "failed": "red",
     "cancelled": "dim",

@@ -1,15 +1,16 @@
-"""Commands `taofold runs resume|cancel|steer|fork|rate|delete|adopt`, which change runs.
+"""Commands `taofold runs resume|cancel|steer|rate|delete|adopt`, which change runs.
 
 `drive` drives and displays a resumed run.
 """
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from taofold.cli import options
-from taofold.cli.output import USAGE, fail, give, give_json, say
+from taofold.cli.output import USAGE, fail, give_json, say
 from taofold.cli.runs.find import find, with_log
 from taofold.cli.runs.go_on import resume_command
 from taofold.core.text import times
@@ -67,11 +68,15 @@ def go_on(
     from taofold.cli.project import open_store
     from taofold.cli.render.runs import started_of
     from taofold.cli.runs.drive import drive, finish
+    from taofold.core.file_states import place_of
 
     # Made before the log is opened, so that a faulty agent file does not change the run.
-    resumed: Agent[Any, Any] = make(
-        recorded_choice(started_of(name, records), agent, model), own_approver=True
-    )
+    choice = recorded_choice(started_of(name, records), agent, model)
+    place = place_of(records)
+    if place:
+        # The files of the run were restored into a folder of its own.
+        choice = replace(choice, root=place, snapshots=True)
+    resumed: Agent[Any, Any] = make(choice, own_approver=True)
     command = with_log(lambda log: resume_command(log, name, agent, model))
     log = open_store()
     result = drive(
@@ -124,43 +129,6 @@ def steer(
     say(f"sent to {row.run}")
     if row.status == "waiting":
         say(f"the run waits; it reads the message after: {command}")
-
-
-@app.command()
-def fork(
-    run: options.Run,
-    at: options.Seq = None,
-    go: Annotated[bool, typer.Option("--continue", help="Run the new run at once.")] = False,
-    agent: options.AgentName = "",
-    model: options.ModelName = "",
-    approve: options.Approve = "",
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Copy a run up to the last complete step at or before --at. Files are not restored."""
-    from taofold.clocks import clock
-    from taofold.runtime import run as runs
-    from taofold.runtime.run import new_id
-
-    new = new_id()
-
-    async def work(log: "Log") -> "tuple[str, int, list[Record], str]":
-        from taofold.cli.runs.find import records_of
-
-        name, _ = await records_of(log, run, at)
-        cut = await runs.fork(log, name, new, at=at, now=clock())
-        return name, cut, await log.read(new), await resume_command(log, new, agent, model)
-
-    name, cut, records, command = with_log(work)
-    if not json:
-        say(f"{new} is a copy of {name} up to event {cut}; files were not restored")
-    if go:
-        go_on(new, records, agent, model, approve, json=json, quiet=quiet)
-    elif json:
-        give_json({"id": new, "from": name, "seq": cut})
-    else:
-        give(new)
-        say(f"continue with: {command}")
 
 
 @app.command()
@@ -233,7 +201,10 @@ def delete(
     # Opened again, so that the database is not locked during the question.
     async def work(log: "Log") -> None:
         from taofold.runtime.ratings import forget
+        from taofold.runtime.time_travel import forget_states
 
+        # Before the records, which name the states.
+        await forget_states(log, names)
         # Before the runs, because deleting them also wipes dropped data from the file.
         await forget(log, names)
         for name in names:

@@ -8,7 +8,8 @@ import asyncio
 import re
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
@@ -26,13 +27,14 @@ from taofold.cli.output import (
     say,
 )
 from taofold.core.errors import LogError
-from taofold.core.json_values import decoded
+from taofold.core.json_values import decoded, is_object
 
 if TYPE_CHECKING:
     from taofold.agent import RunResult
     from taofold.cli.approval_prompt import PromptApprover
     from taofold.core.events import Record
     from taofold.core.happenings import Happening
+    from taofold.files.flow.flow import Flow
     from taofold.log.log import Log
     from taofold.runtime.setup import Approval, Approver, Decision
 
@@ -128,6 +130,15 @@ def run(
             rich_help_panel=options.AGENT,
         ),
     ] = True,
+    skills: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Offer the skills of a folder, of ~/.agents/skills (`user`) or of .agents/skills "
+            "in --root (`project`, after `taofold skills trust`). Repeatable.",
+            rich_help_panel=options.AGENT,
+        ),
+    ] = None,
     attach: Annotated[
         list[Path] | None,
         typer.Option(
@@ -184,7 +195,10 @@ def run(
     ] = None,
     root: options.Root = None,
     network: options.Network = False,
+    project_instructions: options.ProjectInstructions = True,
+    snapshots: options.Snapshots = False,
     local_port: options.LocalPort = None,
+    allow_python: options.AllowPython = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -199,8 +213,8 @@ def run(
     from taofold.runtime.run import new_id
     from taofold.tools.attachments import Attachment
 
-    agent, goal = _arguments(agent, goal)
     data = assignments(values or [])
+    agent, goal = _arguments(agent, goal or _own_goal(agent, data))
     tagged = _tagged(tags or [])
     files = [Attachment(path) for path in attach or ()]
     for file in files:
@@ -220,13 +234,19 @@ def run(
         autonomy=autonomy,
         strict=strict,
         network=network,
+        project_instructions=project_instructions,
+        snapshots=snapshots,
         ports=local_port or (),
         limits=limits,
         tools=tools or (),
+        skills=skills or (),
         recursive=recursive,
+        allow_python=allow_python,
     )
     # Before the store is made, so that a faulty agent file leaves no `.taofold` behind.
     chosen_agent = make(choice, own_approver=True)
+    data |= _texts(chosen_agent.strategy, values or [])
+    _check_names(chosen_agent.strategy, list(data))
     if reason := lacking_for(chosen_agent, goal):
         fail(reason)
     log = open_store(create=True)
@@ -257,6 +277,67 @@ def run(
         )
 
     finish(drive(log, name, work, approve=approve, json=json, quiet=quiet))
+
+
+def _own_goal(agent: str, data: Mapping[str, Any]) -> str:
+    """Returns the name of a flow file that needs no goal; "" for others.
+
+    Raises:
+        ExceptionGroup: All faults of the file, which come before a missing goal.
+    """
+    from taofold.cli.agent_argument import is_file
+    from taofold.cli.project import operator_policy
+    from taofold.files.checked_yaml import refuse
+    from taofold.files.flow.file import FlowFile, needs_goal, read_agent
+
+    if not is_file(agent) or not Path(agent).is_file():
+        return ""
+    file, faults = read_agent(Path(agent), operator_policy(), agent)
+    if file is None:
+        refuse(faults, f"{agent} cannot be used")
+    if not isinstance(file, FlowFile) or file.flow.keys.input:
+        return ""
+    if not data:
+        state = file.flow.keys.initial_state
+        absent = {*file.flow.missing(state), *(file.flow.needs - state.keys())}
+        if absent or needs_goal(file):
+            options = " ".join([f"--set {name}=…" for name in sorted(absent)])
+            others = f", or set its variables: {options}" if absent else ""
+            fail(f'GOAL is missing: {invocation()} run {agent} "the task"{others}')
+    return file.flow.name or Path(agent).stem
+
+
+def _check_names(strategy: object, names: Iterable[str]) -> None:
+    """Notes variables that the flow does not name. Exits if one is misspelled."""
+    flow: Flow | None = getattr(strategy, "flow", None)
+    if flow is None:
+        return
+    known = flow.known | set(re.findall(r"\w+", flow.code))
+    for name in [name for name in names if name not in known]:
+        # A list and one of its entries are two variables.
+        others = [o for o in flow.known - set(names) if name not in (f"{o}s", o[:-1])]
+        similar = get_close_matches(name, others, n=1, cutoff=0.75)
+        if similar and (flow.types or flow.keys.initial_state):
+            fail(
+                f"--set {name}: the flow has no variable {name!r}; did you mean {similar[0]!r}? "
+                "Otherwise declare it in state_schema"
+            )
+        say(f"note: --set {name}: the flow names no variable {name!r}")
+
+
+def _texts(strategy: object, pairs: Sequence[str]) -> dict[str, str]:
+    """Returns the values whose type in the flow's `state_schema` is text: `123` stays a text."""
+    written: Any = getattr(strategy, "written", None) or {}
+    schema: Any = written.get("state_schema") or {}
+    types: Any = schema.get("properties", schema) if schema.get("type") == "object" else schema
+    texts: dict[str, str] = {}
+    for key, _, text in (pair.partition("=") for pair in pairs):
+        kind: Any = types.get(key, types.get(f"{key}?"))
+        kind = kind.get("type") if is_object(kind) else kind
+        if kind in ("str", "string"):
+            quoted = _value(text)
+            texts[key] = quoted if isinstance(quoted, str) else text
+    return texts
 
 
 def _arguments(agent: str, goal: str) -> tuple[str, str]:

@@ -59,29 +59,30 @@ def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
     return with_log(work)
 
 
-async def stored_agent(log: "Log", run: str, name: str = "") -> "Agent[Any, Any]":
+async def stored_agent(
+    log: "Log", run: str, name: str = "", *, foreign: bool = False
+) -> "Agent[Any, Any]":
     """Returns the agent of a stored run, offline. A child run's agent is found through its callers.
 
     Args:
         log: The log that holds the run.
         run: The run's id.
         name: An agent file or module:attr that replaces the recorded one.
+        foreign: True: what the run records names no code; only `name` does.
 
     Raises:
         ConfigError: The agent cannot be made.
     """
-    from taofold.cli.agent_argument import make, recorded_choice
+    from taofold.backtest import StoredAgents
+    from taofold.cli.agent_argument import make, named_choice, recorded_choice
     from taofold.cli.render.runs import started_of
-    from taofold.core.errors import ConfigError
     from taofold.runtime.model import ReplayModel
 
+    choice = named_choice if foreign else recorded_choice
     started = started_of(run, await log.read(run, limit=1))
-    if not started.parent:
-        return make(recorded_choice(started, name), ReplayModel(started.model, started.profile))
-    found = _agent(started, await stored_agent(log, started.parent, name))
-    if found is None:
-        raise ConfigError(f"the agent of the calling run {started.parent} has no {started.agent!r}")
-    return found
+    # Replies come from the log, so no key and no network is needed.
+    agents = StoredAgents(log, lambda root: make(choice(root, name), ReplayModel()))
+    return (await agents.of(started)).agent
 
 
 async def _prompts(
@@ -111,7 +112,9 @@ def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[An
         return None
 
 
-FORMATS: Final = ("ndjson", "tao-yaml", "react-json")
+FORMATS: Final = ("ndjson", "tao-yaml", "tao-iteration", "react-json")
+WRITTEN: Final = (*FORMATS, "tao-text")
+ENVELOPE: Final = "dsse"
 TRACES: Final = ("otlp", "opik")
 """Both are OTLP: they differ in the URL and the headers with which a trace is sent."""
 _ENDS: Final = {
@@ -123,7 +126,7 @@ _ENDS: Final = {
 }
 _FORMAT: Final = "|".join(FORMATS)
 Format = Annotated[str, typer.Option("--format", "-f", metavar=_FORMAT, help="Format of the text.")]
-_OUT: Final = "|".join((*FORMATS, *TRACES))
+_OUT: Final = "|".join((*WRITTEN, *TRACES, ENVELOPE))
 OutFormat = Annotated[str, typer.Option("--format", "-f", metavar=_OUT, help="Format to write.")]
 
 
@@ -145,32 +148,78 @@ def export_run(
     content: Annotated[
         bool, typer.Option("--content", help="Add redacted prompts and replies to the trace.")
     ] = False,
+    withhold: Annotated[
+        list[int],
+        typer.Option(
+            "--withhold", metavar="SEQ", help="Write only the hash of this event. May be repeated."
+        ),
+    ] = [],
 ) -> None:
     """Export a run as text, or as a trace (otlp, opik) with its child runs.
 
-    ndjson has everything, including images and large results. tao-yaml and react-json have
-    thoughts, actions and observations.
+    ndjson has everything, including images, large results and evidence (`runs verify`). tao-yaml,
+    tao-iteration, react-json and tao-text have thoughts, actions and observations. tao-text cannot
+    be imported. dsse is the signed statement about the run's records alone.
     """
     from taofold.log.formats import export as formats
 
     if format in TRACES:
         _export_trace(run, format, output, endpoint, content)
         return
+    if format == ENVELOPE:
+        _export_envelope(run, output)
+        return
     if endpoint or content:
         fail(f"--endpoint and --content go with --format {' or '.join(TRACES)}")
     _known(format, writing=True)
 
-    async def work(log: "Log") -> "tuple[str, list[Record], dict[str, bytes]]":
+    if withhold and format != "ndjson":
+        fail("--withhold goes with --format ndjson")
+    from taofold.log.formats.ndjson import dumps_chain
+    from taofold.log.signed import chain_of, chains
+
+    async def work(log: "Log") -> "tuple[str, list[Record], str]":
         name, records = await records_of(log, run)
-        return name, records, await _blobs(log, records) if format == "ndjson" else {}
+        if format != "ndjson":
+            return name, records, formats.export(records, format)
+        blobs = await blobs_of(log, records)
+        # A log of another package may not chain its records.
+        if not chains(log):
+            if withhold:
+                fail("--withhold needs a log that chains its records")
+            return name, records, formats.export(records, format, blobs)
+        chain = await chain_of(log, name)
+        _check_withheld(withhold, len(chain.records))
+        return name, records, dumps_chain(chain, blobs, set(withhold))
 
-    name, records, blobs = with_log(work)
-    _write(
-        formats.export(records, format, blobs), output, f"{name}: {times(len(records), 'event')}"
-    )
+    name, records, text = with_log(work)
+    left_out = len(set(withhold))
+    what = times(len(records) - left_out, "event") + (f", {left_out} withheld" if left_out else "")
+    _write(text, output, f"{name}: {what}")
 
 
-async def _blobs(log: "Log", records: "list[Record]") -> dict[str, bytes]:
+def _check_withheld(withhold: "list[int]", records: int) -> None:
+    """Refuses numbers that are no record of a run with this many records."""
+    if wrong := [str(seq) for seq in withhold if not 0 <= seq < records]:
+        fail(f"--withhold: the run has no event {', '.join(wrong)}, only 0 to {records - 1}")
+
+
+def _export_envelope(run: str, output: Path | None) -> None:
+    """Writes the last signed statement about the run's chain."""
+    from taofold.log.signed import chain_of
+
+    async def work(log: "Log") -> tuple[str, list[bytes]]:
+        name = await find(log, run)
+        chain = await chain_of(log, name)
+        return name, [head.envelope for head in chain.heads if head.envelope]
+
+    name, envelopes = with_log(work)
+    if not envelopes:
+        fail(f"{name} is not signed: {invocation()} runs sign {name}")
+    _write(envelopes[-1].decode() + "\n", output, f"{name}: a signed statement")
+
+
+async def blobs_of(log: "Log", records: "list[Record]") -> dict[str, bytes]:
     """Returns the blobs of the records. Reports missing ones."""
     blobs: dict[str, bytes] = {}
     for digest in dict.fromkeys([d for record in records for d in record.event.blobs()]):
@@ -227,20 +276,25 @@ def import_run(
 
     form = format or _ENDS.get(file.suffix, "ndjson")
     _known(form)
+    named = format or file.suffix in _ENDS
     try:
         text = sys.stdin.read() if str(file) == "-" else _text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
     # NDJSON names its run; the other formats do not.
     fresh = name or ("" if form == "ndjson" else new_id())
-    records = formats.read(text, form, run=fresh, at=clock(), strict=strict, source=str(file))
+    try:
+        records = formats.read(text, form, run=fresh, at=clock(), strict=strict, source=str(file))
+    except ConfigError as error:
+        if named:
+            raise
+        raise ConfigError(
+            f"{error}. The text was read as {form}; TAO logs need the suffix .yaml or "
+            "--format tao-yaml"
+        ) from error
 
     blobs = formats.read_blobs(text, records, form, source=str(file))
-
-    async def work(log: "Log") -> str:
-        return await _take(log, records, blobs, str(file))
-
-    run = with_log(work, create=True)
+    run = with_log(lambda log: _take(log, records, blobs, str(file)), create=True)
     give(run)
     say(f"{times(len(records), 'event')}; look at it with: {invocation()} runs show {run}")
 
@@ -282,14 +336,19 @@ async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], so
             f"there is already a run {run!r}; import it under another id with --as ID"
         ) from error
     for claim in started.imported.claims if started.imported else ():
-        claimed = [*claim.decisions, *(["begun"] if claim.started else [])]
-        say(f"note: {claim.tool}: the file says {', '.join(claimed)}, which has no effect here")
+        claimed = list(claim.decisions)
+        if claimed:
+            say(f"note: {claim.tool}: the file says {', '.join(claimed)}, which has no effect here")
+        if claim.started:
+            say(f"note: {claim.tool}: the call has no result in the file, so it counts as not made")
     return run
 
 
 def _known(name: str, *, writing: bool = False) -> None:
-    if name not in FORMATS:
-        choices = ", ".join((*FORMATS, *TRACES)) if writing else ", ".join(FORMATS)
+    if name in WRITTEN and name not in FORMATS and not writing:
+        fail(f"{name} is only written; --format is one of {', '.join(FORMATS)}")
+    if name not in (WRITTEN if writing else FORMATS):
+        choices = ", ".join((*WRITTEN, *TRACES, ENVELOPE)) if writing else ", ".join(FORMATS)
         fail(f"--format is one of {choices}, not {name!r}")
 
 

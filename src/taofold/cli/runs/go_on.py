@@ -1,6 +1,7 @@
 """`resume_command`: the command that continues a run, ready to paste.
 
-A child run is continued through its root run, an iteration through its loop.
+A child run is continued through its root run, an iteration through its loop. A fork of a child run
+has no caller that waits for it: it is continued itself.
 """
 
 from shlex import quote
@@ -10,7 +11,7 @@ from taofold.cli.output import invocation
 from taofold.core.errors import UnknownRun
 
 if TYPE_CHECKING:
-    from taofold.log.log import Log
+    from taofold.log.log import Log, RunRow
 
 PLACEHOLDER = "FILE.py:NAME"
 """Placeholder for the agent of a run that does not record it."""
@@ -23,9 +24,8 @@ async def resume_command(log: "Log", run: str, agent: str = "", model: str = "")
     """
     from taofold.cli.agent_argument import is_recorded
     from taofold.core.state import opening
-    from taofold.runtime import control
 
-    row = await control.root(log, await log.row(run))
+    row = await _to_resume(log, run)
     loop = await _loop_of(log, row.run)
     if loop:
         return f"{invocation()} loops resume {quote(loop)}"
@@ -34,6 +34,19 @@ async def resume_command(log: "Log", run: str, agent: str = "", model: str = "")
     if agent or not is_recorded(started):
         words += f" --agent {quote(agent) if agent else PLACEHOLDER}"
     return words + (f" --model {quote(model)}" if model else "")
+
+
+async def _to_resume(log: "Log", run: str) -> "RunRow":
+    """Returns the nearest run above `run`, or itself, that is a fork or has no caller."""
+    from taofold.core.events import Forked
+
+    row = await log.row(run)
+    while row.parent and not any(isinstance(it.event, Forked) for it in await log.read(row.run)):
+        try:
+            row = await log.row(row.parent)
+        except UnknownRun:
+            break
+    return row
 
 
 async def _loop_of(log: "Log", run: str) -> str:

@@ -1,4 +1,4 @@
-"""Commands `taofold runs list|show|log|metrics|check|diff|replay`, which only read.
+"""Commands `taofold runs list|show|log|metrics|check|replay`, which only read.
 
 `render/runs` prints runs.
 """
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-_RUNNING = ("running", "queued", "interrupted", "forked")
-"""Displayed statuses of a run that is `running` in the log."""
 LAST = "last"
-STATUSES = (*_RUNNING, "waiting", "finished", "limited", "failed", "cancelled")
 
 
 @app.command("list")
@@ -39,25 +36,24 @@ def list_runs(
     json: options.Json = False,
 ) -> None:
     """List the runs of this project, newest first."""
-    from msgspec.structs import replace
-
-    from taofold.cli.render.runs import status as status_of
     from taofold.cli.render.tables import runs_table
     from taofold.clocks import clock
     from taofold.core.tags import checked_filter
+    from taofold.runtime.shown_status import RUNNING, shown_row
     from taofold.views import run_json
 
     checked_filter(tag)
-    if status and status not in STATUSES:
-        fail(f"--status is one of {', '.join(STATUSES)}, not {status!r}")
+    statuses = (*RUNNING, "waiting", "finished", "limited", "failed", "cancelled")
+    if status and status not in statuses:
+        fail(f"--status is one of {', '.join(statuses)}, not {status!r}")
 
     async def work(log: "Log") -> "list[RunRow]":
-        if status not in _RUNNING:
+        if status not in RUNNING:
             rows = await log.rows(status=status, session=session, tag=tag, limit=limit)
         else:
             # All rows: the displayed status is known only after reading each run.
             rows = await log.rows(status="running", session=session, tag=tag, limit=0)
-        current = [replace(row, status=await status_of(log, row)) for row in rows]
+        current = [await shown_row(log, row) for row in rows]
         return [row for row in current if status in ("", row.status)][:limit]
 
     rows = with_log(work)
@@ -113,9 +109,10 @@ def show(
     if prompt:
         _show_prompt(run, prompt, agent, json=json)
         return
-    from taofold.cli.render.runs import as_seen, state_json, tell
+    from taofold.cli.render.runs import state_json, tell
     from taofold.core.text import visible
     from taofold.runtime.ratings import ratings
+    from taofold.runtime.shown_status import as_seen
     from taofold.views import rating_json
 
     async def work(log: "Log") -> "tuple[str, list[Record], str, list[Rating]]":
@@ -166,13 +163,11 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
     """Print the events of a run, one per line; with --json complete, as NDJSON."""
     import msgspec
 
+    from taofold.core.events import Observed
     from taofold.core.text import iso, line
     from taofold.policy.redaction.views import shown
 
-    async def work(log: "Log") -> "tuple[str, list[Record]]":
-        return await records_of(log, run, at)
-
-    _, records = with_log(work)
+    _, records = with_log(lambda log: records_of(log, run, at))
     for record in records:
         event = shown(record).event
         if json:
@@ -186,6 +181,9 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
         else:
             summary = line(event.summary, 120)
             give(f"{record.seq:>4}  {iso(record.at)[11:23]}  {event.tag:<16} {summary}".rstrip())
+            if isinstance(event, Observed) and event.observation.conflicts:
+                for text in event.observation.conflicts.lines:
+                    give(f"      ! {line(text, 300)}")
 
 
 @app.command()
@@ -194,10 +192,7 @@ def metrics(run: options.Run, json: options.Json = False) -> None:
     from taofold.core.metrics import measure
     from taofold.core.text import value
 
-    async def work(log: "Log") -> "tuple[str, list[Record]]":
-        return await records_of(log, run)
-
-    measured = measure(with_log(work)[1]).as_dict()
+    measured = measure(with_log(lambda log: records_of(log, run))[1]).as_dict()
     if json:
         give_json(measured)
         return
@@ -221,10 +216,7 @@ def check(
 
     from taofold.core.checklist import check as judge
 
-    async def work(log: "Log") -> "tuple[str, list[Record]]":
-        return await records_of(log, run)
-
-    items = judge(with_log(work)[1])
+    items = judge(with_log(lambda log: records_of(log, run))[1])
     if json:
         give_json([structs.asdict(item) for item in items])
     else:
@@ -239,43 +231,17 @@ def check(
 
 
 @app.command()
-def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="A run.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another run.")],
-    json: options.Json = False,
-) -> None:
-    """Compare two runs: the first different event, then each step. Exits with 1 if they differ."""
-    from taofold.cli.render.runs import compare, difference_text
-
-    async def work(log: "Log") -> "tuple[list[Record], list[Record]]":
-        return (await records_of(log, first))[1], (await records_of(log, second))[1]
-
-    difference = compare(*with_log(work))
-    if json:
-        give_json(difference.as_json())
-    else:
-        give(difference_text(difference))
-    if not difference.same:
-        raise typer.Exit(UNREACHED)
-
-
-@app.command()
 def replay(run: options.Run, agent: options.AgentName = "", json: options.Json = False) -> None:
     """Derive a run again from its log, offline. Exits with 1 at the first difference."""
-    from taofold.cli.agent_argument import make, recorded_choice
-    from taofold.cli.render.runs import started_of
+    from taofold.cli.runs.exchange import stored_agent
     from taofold.core.errors import ReplayDiverged
-    from taofold.runtime.model import ReplayModel
 
     async def work(log: "Log") -> tuple[str, int, ReplayDiverged | None]:
         name = await find(log, run)
         records = await log.read(name)
-        started = started_of(name, records)
-        # Replies come from the log, so no key and no network is needed.
-        stand_in = ReplayModel(started.model, started.profile)
-        replayed = make(recorded_choice(started, agent), stand_in).replace(log=log)
+        replayed = await stored_agent(log, name, agent)
         try:
-            await replayed.replay(name)
+            await replayed.replace(log=log).replay(name)
         except ReplayDiverged as error:
             return name, len(records), error
         return name, len(records), None

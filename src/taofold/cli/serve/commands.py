@@ -138,6 +138,15 @@ def start(
             rich_help_panel=_RUNS,
         ),
     ] = 300.0,
+    forks: Annotated[
+        Path | None,
+        typer.Option(
+            "--forks",
+            metavar="FOLDER",
+            help="Restore the files of forks in a new folder in FOLDER. Default: not restored.",
+            rich_help_panel=_RUNS,
+        ),
+    ] = None,
     rate: Annotated[
         float,
         typer.Option(
@@ -219,6 +228,7 @@ def start(
             most_runs=most_runs,
             engine=engine,
             approve_seconds=approve_seconds,
+            forks=forks,
             rate=rate,
             browser=open_,
             rebuild=rebuilt,
@@ -280,6 +290,15 @@ def work(
         ),
     ] = 50,
     engine: EngineName = "local",
+    forks: Annotated[
+        Path | None,
+        typer.Option(
+            "--forks",
+            metavar="FOLDER",
+            help="The folder of `taofold serve --forks`: forks in it are continued there.",
+            rich_help_panel=_RUNS,
+        ),
+    ] = None,
     stop_seconds: Annotated[
         float,
         typer.Option(
@@ -302,7 +321,7 @@ def work(
     except ImportError as error:
         fail(f"a worker needs the extra `serve` ({error.name}): pip install 'taofold[serve]'")
     served = _named(agents or [], root, model, autonomy=autonomy)
-    http.work(served, most_runs, engine, stop_seconds, rebuilt)
+    http.work(served, most_runs, engine, stop_seconds, rebuilt, forks)
 
 
 def _tokens(file: Path | None) -> "TokenStore":

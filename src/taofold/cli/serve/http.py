@@ -17,14 +17,16 @@ from typing import Any
 from taofold.agent import Agent
 from taofold.cli.output import fail, invocation, say
 from taofold.cli.project import home, open_store, operator_policy
+from taofold.cli.runs.evidence import own_keys
 from taofold.cli.serve.credentials import announce_accepted, session_place, token_place
 from taofold.core.errors import ConfigError, LogAway
 from taofold.core.text import times
 from taofold.log.log import Log
 from taofold.log.open import journal_beside
 from taofold.log.patterns.stores import registry_beside
+from taofold.network import is_loopback
 from taofold.server import Server, Settings, create_app
-from taofold.server.auth import LOOPBACK, LocalToken, TokenStore, loopback
+from taofold.server.auth import LocalToken, TokenStore
 from taofold.server.catalog import Rebuild
 from taofold.server.uvicorn_server import server_for
 
@@ -43,6 +45,7 @@ class ServeOptions:
     most_runs: int
     engine: str
     approve_seconds: float
+    forks: Path | None
     rate: float
     browser: bool
     rebuild: Rebuild
@@ -59,7 +62,7 @@ def serve(plan: ServeOptions) -> None:
     tokens.all()  # raises now if the file cannot be read
     # Made now, so that an unwritable folder is reported at the start.
     local.value()
-    here = plan.host in LOOPBACK or loopback(plan.host)
+    here = is_loopback(plan.host)
     if not here and not tokens.configured:
         raise ConfigError(
             f"{plan.host} is reachable from other machines, but there are no tokens: add one with "
@@ -77,11 +80,13 @@ def serve(plan: ServeOptions) -> None:
         plan.agents,
         settings=Settings(
             policy=operator_policy(),
+            evidence_keys=tuple(own_keys()),
             hosts=plan.hosts | named,
             origins=plan.origins,
             most_runs=plan.most_runs,
             engine=plan.engine,
             approve_seconds=plan.approve_seconds,
+            forks=plan.forks,
             requests_per_s=plan.rate,
             requests_burst=4 * plan.rate,
         ),
@@ -112,6 +117,7 @@ def work(
     engine: str,
     stop_s: float,
     rebuild: Rebuild,
+    forks: Path | None = None,
 ) -> None:
     """Drives runs of the log until it is stopped, then waits until each run can be handed over."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
@@ -120,7 +126,11 @@ def work(
         log,
         agents,
         settings=Settings(
-            policy=operator_policy(), most_runs=most_runs, engine=engine, stop_s=stop_s
+            policy=operator_policy(),
+            most_runs=most_runs,
+            engine=engine,
+            stop_s=stop_s,
+            forks=forks,
         ),
         tokens=TokenStore(token_place(None, log)),
         rebuild=rebuild,

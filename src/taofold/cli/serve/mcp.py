@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taofold.cli.output import invocation, say
 from taofold.core.errors import ConfigError
+from taofold.network import is_loopback
 
 if TYPE_CHECKING:
     from taofold.log.log import Log
     from taofold.server.middleware import McpProtection
 
 
-LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 UNNAMED: Final = "agent"
 _NAMED: Final = re.compile(r"[A-Za-z_][\w-]*=")
 
@@ -46,7 +46,7 @@ def serve_mcp(
     Raises:
         ConfigError: Something cannot be offered, or the host is not this machine.
     """
-    if http and host not in LOOPBACK:
+    if http and not is_loopback(host):
         raise ConfigError(
             f"MCP is served on this machine only, not on {host!r}: it uses plain HTTP. "
             "Put it behind a TLS proxy, and give its name with --allow-host",

@@ -1,9 +1,10 @@
 """Actions of flow nodes: a registry of named actions, built in or from other packages.
 
 An action (`action`) is a schema of its keys and a generator of effects, so its work is in the run's
-log. Built-in actions ask models (`reason`) or call tools (`tools`, `web`). Other packages add more,
-and each tool of the agent is an action too. Every action has two names: `reason.cot` and the seed's
-`actions.reason_cot`. This package does not depend on YAML, templates or files.
+log. Built-in actions ask models (`reason`, `llm`), call tools (`tools`, `web`) or run code
+(`python`). Other packages add more, and each tool of the agent is an action too. Every action has
+two names: `reason.cot` and the seed's `actions.reason_cot`. This package does not depend on YAML,
+templates or files.
 """
 
 import importlib
@@ -13,6 +14,8 @@ from typing import Any, Final
 from taofold import plugins
 from taofold.core.errors import ConfigError
 from taofold.files.actions.action import ActionCall, Done, Keys, Kind
+from taofold.files.actions.llm import BUILT_IN as LLM_KINDS
+from taofold.files.actions.python import PYTHON
 from taofold.files.actions.reason import BUILT_IN as MODEL_KINDS
 from taofold.files.actions.tools import BUILT_IN as TOOL_KINDS
 from taofold.files.actions.tools import calls
@@ -27,23 +30,26 @@ _SPACES: Final = ("reason.dspy",)
 """Leading words of names with three words."""
 _BRIDGED: Final = ("taofold.bridges.dspy.actions:KINDS",)
 """Built-in actions over other packages, by name, because they are above this layer."""
-_BUILT_IN: Final = (*MODEL_KINDS, *TOOL_KINDS)
+_BUILT_IN: Final = (*MODEL_KINDS, *LLM_KINDS, *TOOL_KINDS, PYTHON)
 
 
 class Actions(Mapping[str, Kind]):
     """Actions by name. `tool.NAME` exists for every NAME, the agent checks whether the tool does.
 
+    `own` are the agents and flows of one file, with names that no other action may have.
+
     Raises:
         ConfigError: A name occurs twice or is invalid.
     """
 
-    def __init__(self, kinds: Iterable[Kind] = _BUILT_IN) -> None:
+    def __init__(self, kinds: Iterable[Kind] = _BUILT_IN, own: Iterable[Kind] = ()) -> None:
         self._kinds: dict[str, Kind] = {}
         for kind in kinds:
             _check(kind)
             if kind.name in self._kinds:
                 raise ConfigError(f"two actions are named {kind.name!r}")
             self._kinds[kind.name] = kind
+        self._kinds |= {kind.name: kind for kind in own}
 
     def __getitem__(self, name: str) -> Kind:
         name = canonical(name)
@@ -56,10 +62,6 @@ class Actions(Mapping[str, Kind]):
 
     def __len__(self) -> int:
         return len(self._kinds)
-
-    def plus(self, *kinds: Kind) -> "Actions":
-        """Returns these actions and `kinds`."""
-        return Actions((*self._kinds.values(), *kinds))
 
 
 def canonical(name: str) -> str:

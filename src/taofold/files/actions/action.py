@@ -16,31 +16,44 @@ answer, tools and models.
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from taofold.core.effects import (
     Act,
     Answer,
     Ask,
+    Assess,
     Begin,
     Effect,
     Fork,
     Halt,
+    HandOff,
     Note,
     Outlook,
     Strategy,
 )
-from taofold.core.values import FINISH, Action, Effort, ModelSettings, Observation, Reply
+from taofold.core.values import (
+    FINISH,
+    Action,
+    Effort,
+    Message,
+    ModelSettings,
+    Observation,
+    Reply,
+    Usage,
+)
 from taofold.files.expressions.template import Unrenderable
 from taofold.files.types import NoType, type_of
 from taofold.policy.limits import STOP_REASON
 from taofold.reasoning import Offer, Output, Task
 from taofold.reasoning.nested import Inner, alone
+from taofold.reasoning.task import is_native
+from taofold.tools.python_code import PROCESS, RUN
 
 K = TypeVar("K", bound="Keys")
 
@@ -60,6 +73,8 @@ class Asking(Keys):
     """The keys of every action that asks a model."""
 
     model: str = ""
+    provider: str = ""
+    """The provider of `model`, if its name has none."""
     temperature: Annotated[float, Field(ge=0)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     effort: Effort | None = None
@@ -67,6 +82,13 @@ class Asking(Keys):
     max_tokens: Annotated[int, Field(ge=0)] = 0
     extra: dict[str, Any] = {}
     """Further fields of the request, as the provider documents them."""
+
+    @model_validator(mode="after")
+    def _provides_a_model(self) -> Self:
+        named = [key for key in self.model_fields_set if key.endswith("model")]
+        if self.provider and not named:
+            raise ValueError("needs 'model' beside 'provider'")
+        return self
 
     @property
     def settings(self) -> ModelSettings:
@@ -104,12 +126,14 @@ class ActionCall(Generic[K]):
     """The run's task: its goal is the run's, its offers are all tools of the run."""
     models: Mapping[str, str] = field(default_factory=dict[str, str])
     """Keys that name a model, with the model's name in the run."""
-    deferred: frozenset[str] = frozenset()
-    """The deferred keys that the file has."""
+    deferred: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """The deferred keys that the file has, with the names that each reads."""
     render: Render = lambda key, variables: None
     seconds: float | None = None
     """Maximum seconds of one model or tool call."""
     thought: str = ""
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The names that templates read at this node: `state`, `variables`, `goal` and others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +155,16 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Misuse:
+    """A fault of a key under `with`. `line` counts from 1 in a text of several lines."""
+
+    key: str
+    message: str
+    line: int = 1
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
     """An action that a file can use."""
 
@@ -138,16 +172,36 @@ class Kind:
     description: str
     keys: type[BaseModel]
     run: Callable[[ActionCall[Any]], Strategy[Done]]
-    deferred: frozenset[str] = frozenset()
-    """Keys that hold the action's own templates, rendered inside it."""
+    deferred: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Keys that hold the action's own templates, rendered inside it, each with the name that only
+    the action has a value for.
+    """
     models: tuple[str, ...] = ()
     """Keys that name a model."""
     tools: tuple[str, ...] = ()
     """Tools that it calls."""
+    own: tuple[str, ...] = ()
+    """Keys of an action that calls one tool which the tool does not have."""
     literal: tuple[str, ...] = ()
-    """Keys that name code. They are literal and never templates."""
+    """Keys that name code. They are settings: no value of a run may choose them."""
+    verbatim: tuple[str, ...] = ()
+    """Keys whose text stays as it is, also with braces in it: code, patterns."""
     settings: str = ""
     """The section of a file's `settings` with defaults for missing keys."""
+    misuses: Callable[[Mapping[str, Any]], "Iterable[Misuse]"] = lambda written: ()
+    """Returns faults of the keys that their schema does not find."""
+
+
+def asking(
+    name: str,
+    description: str,
+    keys: type[Asking],
+    run: Callable[[ActionCall[Any]], Strategy[Done]],
+    deferred: Mapping[str, str] = {},
+) -> Kind:
+    """Returns an action that asks models: those that its keys name."""
+    models = tuple([key for key in keys.model_fields if key.endswith("model")])
+    return Kind(name, description, keys, run, deferred, models, literal=("provider",))
 
 
 _STEPS: Final = STOP_REASON["steps"]
@@ -190,6 +244,7 @@ class Trace:
     )
     models: dict[str, str] = field(default_factory=dict[str, str])
     """The model that answered last, by role."""
+    usage: Usage = Usage()
     failures: list[str] = field(default_factory=list[str])
     """Error messages of the models' providers."""
     reached: str = ""
@@ -216,6 +271,7 @@ class Trace:
         self.failures += other.failures
         self.reached = self.reached or other.reached
         self.models |= other.models
+        self.usage += other.usage
 
     def model(self, *roles: str) -> str:
         """Returns the model that answered in the first used of these roles, or ""."""
@@ -304,6 +360,7 @@ def _see(effect: Effect, result: Any, trace: Trace, branches: list[Trace]) -> No
     match effect:
         case Ask():
             reply: Reply = result
+            trace.usage += reply.usage
             if reply.finish == "error":
                 trace.failures.append(reply.reasoning)
                 # Raised in the strategy, which may still return a partial answer.
@@ -317,7 +374,7 @@ def _see(effect: Effect, result: Any, trace: Trace, branches: list[Trace]) -> No
         case Fork():
             for branch in branches:
                 trace.joined(branch)
-        case Begin():
+        case Begin() | Assess() | HandOff():
             pass
 
 
@@ -372,9 +429,10 @@ def output_of(written: Any) -> Output:
 
 
 def offered_tools(task: Task, names: list[str] | None) -> tuple[Offer, ...]:
-    """Returns the run's tools with these names, or all for None."""
+    """Returns the run's tools with these names, or for None all that a model may call unasked."""
     if names is None:
-        return task.offers
+        # The flow needs them for its own code. A model gets them only from a list of its node.
+        return tuple([offer for offer in task.offers if offer.name not in (RUN, PROCESS)])
     offered_tools = {offer.name: offer for offer in task.offers}
     missing = [name for name in names if tool_name(name) not in offered_tools]
     if missing:
@@ -404,6 +462,7 @@ def think(
     output: Output | None = None,
     offers: tuple[Offer, ...] = (),
     instructions: str = "",
+    before: tuple[Message, ...] = (),
     steps: int | None = None,
     bound: tuple[str, int | None] = ("max_steps", None),
     settings: ModelSettings = ModelSettings(),
@@ -411,6 +470,7 @@ def think(
     """Runs `inner` on `goal`.
 
     Args:
+        before: The conversation before the goal.
         steps: Maximum turns. The last one is for the answer.
         bound: The file's key for this maximum, and its value if that differs from `steps`.
     """
@@ -420,10 +480,12 @@ def think(
         base,
         goal=goal,
         instructions=own_words,
+        history=(*base.history, *before),
         offers=offers,
         output=output or Output(),
         # A node may use a model without native tools.
-        native=base.native and bool(offers) and not models,
+        native=is_native(calls=base.native and not models, offers=bool(offers), strict=base.strict),
+        enforces_schema=base.enforces_schema and not models,
         ask_user=False,
         data={},
     )

@@ -1,4 +1,4 @@
-"""Actions that ask models: `llm.call`, `llm.tools`, and the strategies of `taofold.reasoning`.
+"""Actions that ask models by a strategy of `taofold.reasoning`.
 
 Defines the keys of each, and the value that it returns to the flow (answers, steps, versions,
 sub-problems). The strategies have the seed's names, `reason.cot`, `reason.react` and so on.
@@ -6,7 +6,7 @@ sub-problems). The strategies have the seed's names, `reason.cot`, `reason.react
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from taofold.core.effects import Strategy
 from taofold.core.values import FINISH
@@ -16,80 +16,15 @@ from taofold.files.actions.action import (
     Done,
     Ended,
     Keys,
-    Kind,
     Text,
+    asking,
     offered_tools,
     output_of,
     roles,
     think,
 )
-from taofold.reasoning import Cot, Decompose, Direct, Inner, Plan, SelfCorrect, react
+from taofold.reasoning import Cot, Decompose, Inner, Plan, SelfCorrect, react
 from taofold.reasoning.variables import improvement_history
-
-
-class CallKeys(Asking):
-    """The keys of the action `llm.call`."""
-
-    # Keys of The Edge Agent.
-    elsewhere = {
-        "messages": "write `system` and `prompt`",
-        "response_format": "write `output_format`; the value is then the answer itself",
-    }
-
-    prompt: Text
-    system: str = ""
-    output_format: Any = None
-    """Type of the answer, text by default. Answers that do not fit are corrected."""
-
-
-class ToolsKeys(CallKeys):
-    """The keys of the action `llm.tools`."""
-
-    tools: list[str] | None = None
-    max_tool_rounds: Annotated[int, Field(ge=0)] = 10
-
-
-def _call(call: ActionCall[CallKeys]) -> Strategy[Done]:
-    keys = call.keys
-    ended = yield from think(
-        Direct(),
-        call,
-        "llm.call",
-        keys.prompt,
-        models=roles(call, executor="model"),
-        output=output_of(keys.output_format),
-        instructions=keys.system,
-        settings=keys.settings,
-    )
-    return Done(ended.output, ended.error, ended.stop)
-
-
-def _tools(call: ActionCall[ToolsKeys]) -> Strategy[Done]:
-    keys = call.keys
-    ended = yield from think(
-        react,
-        call,
-        "llm.tools",
-        keys.prompt,
-        models=roles(call, executor="model"),
-        output=output_of(keys.output_format),
-        offers=offered_tools(call.task, keys.tools),
-        instructions=keys.system,
-        # The rounds of tools, and one for the answer.
-        steps=keys.max_tool_rounds + 1,
-        bound=("max_tool_rounds", keys.max_tool_rounds),
-        settings=keys.settings,
-    )
-    # The answer is in `content`. Its step is not a tool call and is left out.
-    steps = [step for step in ended.trace.steps if step["action"] not in ("llm.tools", FINISH)]
-    value = {
-        "content": ended.output,
-        "tool_calls": [{"name": s["action"], "arguments": s["action_input"]} for s in steps],
-        "tool_results": [s["observation"] for s in steps],
-        "rounds": len(steps),
-    }
-    return Done(value, ended.error, ended.stop)
-
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -102,13 +37,22 @@ class ShownCase(Keys):
     answer: Any
 
 
+def _underscored(value: Any) -> Any:
+    return value.replace("-", "_") if isinstance(value, str) else value
+
+
+ThinkingFormat = Annotated[
+    Literal["step_by_step", "pros_cons", "tree", "first_principles"],
+    # Prose writes pros-cons.
+    BeforeValidator(_underscored),
+]
+
+
 class CotKeys(Asking):
     """The keys of the action `reason.cot`."""
 
     problem: Text
-    thinking_format: Literal["step_by_step", "pros_cons", "tree", "first_principles"] = (
-        "step_by_step"
-    )
+    thinking_format: ThinkingFormat = "step_by_step"
     few_shot_examples: list[ShownCase] = []
     output_format: Any = None
 
@@ -251,14 +195,10 @@ def _stepped(call: ActionCall[Any], ended: Ended) -> Done:
 
 def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
     keys = call.keys
-    critic: Any = ""
-    # Deferred keys are rendered with values that exist only during the strategy: the output.
-    if "critic_prompt" in call.deferred:
-        critic = lambda output: call.render("critic_prompt", {"output": output})  # noqa: E731
     options = SelfCorrect(
         inner=_inner(keys.inner) if keys.inner else SelfCorrect().inner,
         rounds=keys.improvement_rounds,
-        critic_prompt=critic,
+        critic_prompt=_prompt(call, "critic_prompt", "output"),
     )
     named = {
         # The second line takes precedence: `model` applies to both, unless they have their own
@@ -289,16 +229,25 @@ def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
     return ended.done(value, **_traced(ended), improvement_history=history)
 
 
+def _prompt(call: ActionCall[Any], key: str, name: str) -> Any:
+    """Returns a deferred key: text, or a function if it reads `name`.
+
+    `name` has a value only during the strategy. The strategy adds it to a text.
+    """
+    if key not in call.deferred:
+        return ""
+    if name not in call.deferred[key]:
+        return call.render(key, {})
+    return lambda value: call.render(key, {name: value})
+
+
 def _decompose(call: ActionCall[DecomposeKeys]) -> Strategy[Done]:
     keys = call.keys
-    synthesis: Any = ""
-    if "synthesis_prompt" in call.deferred:
-        synthesis = lambda answers: call.render("synthesis_prompt", {"sub_answers": answers})  # noqa: E731
     options = Decompose(
         inner=_inner(keys.inner or "cot"),
         max_depth=keys.max_depth,
         parallel=keys.parallel,
-        synthesis_prompt=synthesis,
+        synthesis_prompt=_prompt(call, "synthesis_prompt", "sub_answers"),
     )
     ended = yield from think(
         options,
@@ -354,43 +303,31 @@ def _inner(name: str) -> Inner:
 
 
 BUILT_IN: Final = (
-    Kind(
-        "reason.cot",
-        "Think in a given format, then answer.",
-        CotKeys,
-        _cot,
-        models=("model",),
-    ),
-    Kind(
+    asking("reason.cot", "Think in a given format, then answer.", CotKeys, _cot),
+    asking(
         "reason.react",
         "Think, act with tools and observe until the goal is reached.",
         ReactKeys,
         _react,
-        models=("model",),
     ),
-    Kind(
+    asking(
         "reason.self_correct",
         "Draft, let a critic judge, revise; the best version is the output.",
         SelfCorrectKeys,
         _self_correct,
-        deferred=frozenset({"critic_prompt"}),
-        models=("model", "generator_model", "critic_model"),
+        deferred={"critic_prompt": "output"},
     ),
-    Kind(
+    asking(
         "reason.decompose",
         "Split a problem, solve the parts, put the answers together.",
         DecomposeKeys,
         _decompose,
-        deferred=frozenset({"synthesis_prompt"}),
-        models=("model",),
+        deferred={"synthesis_prompt": "sub_answers"},
     ),
-    Kind(
+    asking(
         "reason.plan",
         "Plan tasks, execute them, evaluate, and plan again with the objections.",
         PlanKeys,
         _plan,
-        models=("model", "planner_model", "evaluator_model"),
     ),
-    Kind("llm.call", "Ask a model once.", CallKeys, _call, models=("model",)),
-    Kind("llm.tools", "Ask a model that may use tools.", ToolsKeys, _tools, models=("model",)),
 )

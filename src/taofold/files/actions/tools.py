@@ -5,12 +5,13 @@ Actions call tools of the run, so that policy, tiers and approvals apply.
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from taofold.core.effects import Act, Strategy
 from taofold.core.values import Action, Observation, Thought
-from taofold.files.actions.action import ActionCall, Done, Kind, Open
+from taofold.files.actions.action import ActionCall, Done, Kind, Misuse, Open
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools.tool import make
 
@@ -18,6 +19,7 @@ WAIT: Final = "flow.wait"
 APPROVE: Final = "flow.approve"
 LONGEST_WAIT_S: Final = 600.0
 """Maximum seconds that a flow may wait before it tries again."""
+_ABSENT: Final = "nothing is kept as"
 
 
 def store(ctx: RunContext[Any], key: str, value: Any) -> Outcome:
@@ -46,7 +48,7 @@ def recall(ctx: RunContext[Any], key: str, default: Any = None) -> Outcome:
     if default is not None:
         return Outcome(default)
     stored = [name[7:] for name in ctx.data if name.startswith("memory.")]
-    return Outcome(f"nothing is kept as {key!r}; kept are {stored}", "failure")
+    return Outcome(f"{_ABSENT} {key!r}; kept are {stored}", "failure")
 
 
 async def _wait(seconds: float) -> str:
@@ -127,12 +129,47 @@ def done(observation: Observation) -> Done:
 
 
 def _run(tool: str, call: ActionCall[Any]) -> Strategy[Done]:
-    parameters: dict[str, Any] = dict(call.keys.model_extra or {})
+    return _called(tool, call, dict(call.keys.model_extra or {}))
+
+
+def _called(tool: str, call: ActionCall[Any], parameters: dict[str, Any]) -> Strategy[Done]:
     if call.seconds is not None:
         # A `timeout_s` under `with` takes precedence over the node's `timeout`.
         parameters.setdefault("timeout_s", call.seconds)
     observation = yield from perform(call.node, tool, parameters, call.thought)
     return done(observation)
+
+
+def _keep(tool: str, call: ActionCall[Any]) -> Strategy[Done]:
+    """Stores or recalls a value. `reply: true` returns the mapping that The Edge Agent returns."""
+    parameters: dict[str, Any] = dict(call.keys.model_extra or {})
+    if parameters.pop("reply", False) is not True:
+        return (yield from _called(tool, call, parameters))
+    # The original makes a text of every key.
+    key = parameters["key"] = str(parameters.get("key"))
+    # With a default, the tool does not tell whether a value was kept.
+    default = parameters.pop("default", None)
+    ended = yield from _called(tool, call, parameters)
+    if tool == "memory.store":
+        value = {"stored": ended.good, "key": key, "namespace": "default"}
+        return replace(ended, value=value)
+    absent = ended.error.startswith(_ABSENT)
+    if not ended.good and not absent:
+        return ended
+    found = not absent and ended.value is not None
+    return Done({"value": ended.value if found else default, "found": found, "key": key})
+
+
+def keeps(tool: str, description: str) -> Kind:
+    """Returns the action that stores or recalls a value of the run."""
+    kind = calls(tool, tool, description)
+    return replace(kind, run=partial(_keep, tool), own=("reply",), misuses=_misused_reply)
+
+
+def _misused_reply(written: Mapping[str, Any]) -> list[Misuse]:
+    if isinstance(written.get("reply", False), bool):
+        return []
+    return [Misuse("reply", f"must be true or false, not {written['reply']!r}")]
 
 
 def calls(tool: str, name: str = "", description: str = "") -> Kind:
@@ -153,8 +190,8 @@ BUILT_IN: Final[tuple[Kind, ...]] = (
     calls("write_file", "file.write", "Write a file below the work root."),
     calls("edit_file", "file.edit", "Replace an exact text in a file."),
     calls("run_command", "command.run", "Run a program, contained where that works."),
-    calls("memory.store", "memory.store", "Keep a value under a name for the rest of the run."),
-    calls("memory.recall", "memory.recall", "Get what was kept under a name."),
+    keeps("memory.store", "Keep a value under a name for the rest of the run."),
+    keeps("memory.recall", "Get what was kept under a name."),
     calls("http.get", "http.get", "Get a page of the public web."),
     calls("web.search", "web.search", "Search the web, or what the backend searches."),
     calls("web.scrape", "web.scrape", "Get the readable text of a page."),

@@ -5,7 +5,7 @@ code through `register_search`. `folder:DIR` searches text files.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Any, Final, Protocol, TypeAlias
 from taofold.core.errors import ConfigError
 from taofold.plugins import installed
 from taofold.tools import Outcome, Tool
+from taofold.tools.files import MOST_BYTES, capped, walk
 from taofold.tools.http import Web
+from taofold.tools.jail import Jail, jail
 from taofold.tools.tool import make
 
 GROUP: Final = "taofold.search"
@@ -63,22 +65,28 @@ def register_search(name: str, factory: Factory) -> None:
 
 
 class Folder:
-    """Searches the text files below a directory by frequency of the words."""
+    """Searches the text files below a directory by frequency of the words.
 
-    def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+    Files are reached as by the file tools: no link is followed, and places of authority do not
+    exist.
+    """
+
+    def __init__(self, inside: Jail) -> None:
+        self._jail = inside
 
     async def search(self, query: str, limit: int) -> list[Hit]:
         """Returns the files with the most of the words, then with the most occurrences."""
         words = {word.lower() for word in _WORD.findall(query)}
         ranked: list[tuple[int, int, str, Hit]] = []
-        for path in self._files():
-            text = readable(self._text(path))
+        for name in self._names():
+            try:
+                text = readable(self._text(name))
+            except (OSError, ValueError):  # it vanished, or is too large
+                continue
             lower = text.lower()
             counts = [lower.count(word) for word in words]
             if not any(counts):
                 continue
-            name = path.relative_to(self.root).as_posix()
             hit = Hit(_title(text, name), f"folder:{name}", _around(text, words))
             ranked.append((-sum(map(bool, counts)), -sum(counts), name, hit))
         return [entry[3] for entry in sorted(ranked, key=lambda entry: entry[:3])[:limit]]
@@ -88,29 +96,23 @@ class Folder:
         name = url.removeprefix("folder:")
         if name == url:
             return None
-        path = (self.root / name).resolve()
-        if not path.is_relative_to(self.root) or not self._shows(path):
+        if not _is_shown(name):
             raise ValueError(f"{url!r} is not of this folder")
-        return self._text(path)
+        return self._text(name)
 
-    def _files(self) -> Iterable[Path]:
-        for path in sorted(self.root.rglob("*")):
-            if not self._shows(path):
-                continue
-            # A link in the folder may lead out of it.
-            if path.resolve().is_relative_to(self.root):
-                yield path
+    def _names(self) -> list[str]:
+        entries = capped(walk(self._jail, (), 64))
+        return [each.path for each in entries if each.kind == "file" and _is_shown(each.path)]
 
-    def _shows(self, path: Path) -> bool:
-        """Returns True for a text file that is not hidden. `path` is below the root."""
-        parts = path.relative_to(self.root).parts
-        named = path.suffix in _SUFFIXES and not any(part.startswith(".") for part in parts)
-        return named and path.is_file()  # reading a FIFO would never end
+    def _text(self, name: str) -> str:
+        # The beginning of a large file is enough to rank it.
+        return self._jail.read(name, MOST_BYTES)[:_LARGE].decode("utf-8", "replace")
 
-    def _text(self, path: Path) -> str:
-        with path.open("rb") as file:
-            # The beginning of a large file is enough to rank it.
-            return file.read(_LARGE).decode("utf-8", "replace")
+
+def _is_shown(name: str) -> bool:
+    """Returns True for the path of a text file that is not hidden."""
+    path = Path(name)
+    return path.suffix in _SUFFIXES and not any(part.startswith(".") for part in path.parts)
 
 
 def backend(name: str, root: Path) -> Search | None:
@@ -125,10 +127,15 @@ def backend(name: str, root: Path) -> Search | None:
     if kind in _registered:
         return _registered[kind](argument, root)
     if kind == "folder":
-        target = (root / argument).resolve()
-        if not target.is_relative_to(root.resolve()) or not target.is_dir():
-            raise ConfigError(f"{argument!r} is no directory inside the work root {str(root)!r}")
-        return Folder(target)
+        wrong = f"{argument!r} is no directory inside the work root {str(root)!r}"
+        try:
+            whole = jail(root)
+            parts = whole.parts(argument)
+            with whole.directory(parts):
+                target = whole.root.joinpath(*parts)
+        except (OSError, ValueError) as error:
+            raise ConfigError(wrong) from error
+        return Folder(jail(target))
     for entry in installed(GROUP):
         if entry.name == kind:
             factory: Factory = entry.load()

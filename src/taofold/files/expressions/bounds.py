@@ -42,9 +42,9 @@ _left: ContextVar[int] = ContextVar("taofold_template_work")
 
 
 @contextmanager
-def budget(units: int = WORK) -> Generator[None]:
-    """Limits the work inside to `units`."""
-    token = _left.set(units)
+def budget() -> Generator[None]:
+    """Limits the work inside to `WORK` units."""
+    token = _left.set(WORK)
     try:
         yield
     finally:

@@ -14,11 +14,15 @@ that can enlarge a text check the size of the result first.
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
+import html
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from itertools import islice
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from jinja2 import (
@@ -37,6 +41,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from taofold.core.text import clip, near
 from taofold.files.expressions.bounds import (
+    LARGEST,
     PASSED,
     TooMuch,
     binary,
@@ -69,6 +74,7 @@ _NODES: Final = (
     nodes.Template,
     nodes.Output,
     nodes.TemplateData,
+    nodes.Assign,
     nodes.If,
     nodes.For,
     nodes.Name,
@@ -204,6 +210,8 @@ def _flaw(node: nodes.Node) -> str:
     match node:
         case nodes.For() if node.recursive:
             return "a loop cannot be recursive"
+        case nodes.Assign() if not isinstance(node.target, nodes.Name):
+            return "set gives a value to one name"
         case nodes.Getattr() if node.attr.startswith("_"):
             return f"{node.attr!r} cannot be reached from a template"
         case nodes.Const() if node.value in _ENDLESS:  # 1e999 in a source is infinite
@@ -217,7 +225,7 @@ def _flaw(node: nodes.Node) -> str:
             return f"there is no test {node.name!r}; {near(node.name, TESTS)}"
         case _ if not isinstance(node, _NODES):
             what = type(node).__name__.lower()
-            return f"templates here have no {what!r}: only expressions, if and for"
+            return f"templates here have no {what!r}: only expressions, if, for and set"
         case _:
             return ""
 
@@ -245,8 +253,20 @@ def _reads(tree: nodes.Template, of: str) -> set[str]:
             if part.node and part.name in _DEFAULTS
         ],
     ]
-    reads = {_member(node, of) for node in tree.find_all((nodes.Getattr, nodes.Getitem))}
+    methods = _methods(tree)
+    reads = {
+        _member(node, of)
+        for node in tree.find_all((nodes.Getattr, nodes.Getitem))
+        if id(node) not in methods
+    }
     return reads - {_member(node, of) for node in lenient} - {""}
+
+
+def _methods(tree: nodes.Node) -> set[int]:
+    """Returns the nodes of called methods: `state.get("x")` reads no variable `get`."""
+    called = [call.node for call in tree.find_all(nodes.Call)]
+    names = _METHODS[dict]
+    return {id(n) for n in called if isinstance(n, nodes.Getattr) and n.attr in names}
 
 
 def _always_read(node: nodes.Node, of: str) -> set[str]:
@@ -357,6 +377,8 @@ _WIDE: Final = 100
 
 def tojson(value: Any, indent: int = 0) -> str:
     """Returns `value` as JSON text. Text of any script stays readable."""
+    if isinstance(value, StrictUndefined):
+        str(value)  # raises with the missing name
     body = msgspec.json.encode(value)
     if indent:
         body = msgspec.json.format(body, indent=min(int(indent), 8))
@@ -368,15 +390,16 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else tojson(value)
 
 
-def _replace(text: str, old: str, new: str) -> str:
+def _replace(text: str, old: str, new: str, count: int | None = None) -> str:
     text, old, new = str(text), str(old), str(new)
     # Checked first, because `replace` can enlarge a text.
     check_size(len(text) + text.count(old) * len(new))
-    return text.replace(old, new)
+    return text.replace(old, new, -1 if count is None else int(count))
 
 
-def _join(values: Iterable[Any], separator: str = "") -> str:
-    texts = [as_text(value) for value in values]
+def _join(values: Iterable[Any], separator: str = "", attribute: str = "") -> str:
+    fields = [_field(value, attribute) for value in values] if attribute else values
+    texts = [as_text(value) for value in fields]
     check_size(sum(map(len, texts)) + len(str(separator)) * len(texts))
     return str(separator).join(texts)
 
@@ -392,58 +415,191 @@ def _indent(text: str, width: int = 4, first: bool = False) -> str:
     return "\n".join(padded if first else [lines[0], *padded])
 
 
-def _truncate(text: str, length: int = 255, end: str = "…") -> str:
+def _truncate(
+    text: str, length: int = 255, killwords: bool = False, end: str = "...", leeway: int = 5
+) -> str:
     text = str(text)
-    return text if len(text) <= length else text[: max(0, length - len(end))] + end
+    if len(text) <= length + leeway:
+        return text
+    cut = text[: max(0, length - len(end))]
+    return (cut if killwords else cut.rsplit(" ", 1)[0]) + end
 
 
-def _default(value: Any, other: Any = "", falsy: bool = False) -> Any:
-    missing = isinstance(value, Undefined) or (falsy and not value)
-    return other if missing else value
+def _default(value: Any, default_value: Any = "", boolean: bool = False) -> Any:
+    missing = isinstance(value, Undefined) or (boolean and not value)
+    return default_value if missing else value
 
 
-def _field(entry: Any, path: str) -> Any:
+def _reached(entry: Any, path: str) -> Any:
+    """Returns the value at `path` in `entry`, `_NOTHING` if there is none."""
     for part in str(path).split("."):
-        if not isinstance(entry, dict) or part not in entry:
-            return None
-        entry = entry[part]
+        if isinstance(entry, list) and part.isdigit() and int(part) < len(entry):
+            entry = entry[int(part)]
+        elif isinstance(entry, dict) and part in entry:
+            entry = entry[part]
+        else:
+            return _NOTHING
     return entry
 
 
-def _map(values: Iterable[Any], attribute: str) -> list[Any]:
-    return [_field(value, attribute) for value in values]
+def _field(entry: Any, path: str) -> Any:
+    value = _reached(entry, path)
+    return None if value is _NOTHING else value
 
 
-def _selectattr(values: Iterable[Any], attribute: str, equal: Any = _NOTHING) -> list[Any]:
-    return [v for v in values if _matches(_field(v, attribute), equal)]
+def _map(
+    values: Iterable[Any], name: str = "", *args: Any, attribute: str = "", default: Any = None
+) -> list[Any]:
+    """Returns a field of each value, or what the filter `name` makes of it, as Jinja."""
+    mapped: list[Any] = []
+    weight = 0
+    for value in values:
+        found = _reached(value, attribute or name)
+        if attribute or found is not _NOTHING or name not in FILTERS:
+            mapped.append(default if found is _NOTHING else found)
+        else:
+            mapped.append(FILTERS[name](value, *args))
+        weight += weigh(mapped[-1])
+        check_size(weight)
+    return mapped
 
 
-def _rejectattr(values: Iterable[Any], attribute: str, equal: Any = _NOTHING) -> list[Any]:
-    return [v for v in values if not _matches(_field(v, attribute), equal)]
+def _chosen(chosen: bool) -> Callable[..., list[Any]]:
+    def choose(values: Iterable[Any], *test: Any) -> list[Any]:
+        return [value for value in values if _passes(value, test) == chosen]
+
+    return choose
 
 
-def _matches(value: Any, equal: Any) -> bool:
-    return bool(value) if equal is _NOTHING else value == equal
+def _chosen_by_field(chosen: bool) -> Callable[..., list[Any]]:
+    def choose(values: Iterable[Any], attribute: str, *test: Any) -> list[Any]:
+        return [v for v in values if _passes(_reached(v, attribute), test) == chosen]
+
+    return choose
 
 
-def _unique(values: Iterable[Any]) -> list[Any]:
+def _passes(value: Any, test: tuple[Any, ...]) -> bool:
+    """Returns whether a value passes a test of Jinja, equals the one that is named, or is true."""
+    name, *args = test or ("",)
+    known = isinstance(name, str) and name in ENVIRONMENT.tests
+    missing = value is _NOTHING
+    if not test:
+        return bool(value) and not missing
+    if known and missing:
+        # No other test holds for a missing value.
+        return bool(name == "undefined")
+    value = None if missing else value
+    for each in (value, *args):
+        # Each value is compared with them.
+        charge(each)
+    if not known:
+        return bool(value == name)
+    holds = cast("Callable[..., Any]", ENVIRONMENT.tests[name])
+    return bool(holds(value, *args))
+
+
+def _folded(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _unique(values: Iterable[Any], case_sensitive: bool = False, attribute: str = "") -> list[Any]:
     distinct: dict[str, Any] = {}
     for value in values:
         spend()
+        key = _field(value, attribute) if attribute else value
         # Lists and mappings have no hash, so their JSON is used.
-        distinct.setdefault(tojson(value), value)
+        distinct.setdefault(tojson(key if case_sensitive else _folded(key)), value)
     return list(distinct.values())
 
 
-def _sort(values: Iterable[Any], reverse: bool = False, attribute: str = "") -> list[Any]:
-    key: Callable[[Any], Any] | None = (lambda v: _field(v, attribute)) if attribute else None
+def _sort(
+    values: Iterable[Any],
+    reverse: bool = False,
+    case_sensitive: bool = False,
+    attribute: str = "",
+) -> list[Any]:
+    paths = [path.strip() for path in str(attribute).split(",")] if attribute else []
+
+    def key(value: Any) -> Any:
+        parts = [_field(value, path) for path in paths] if paths else [value]
+        return parts if case_sensitive else [_folded(part) for part in parts]
+
     return sorted(values, key=key, reverse=bool(reverse))
 
 
-def _int(value: Any, default: int = 0) -> int:
+def _dictsort(
+    mapping: Mapping[str, Any],
+    case_sensitive: bool = False,
+    by: str = "key",
+    reverse: bool = False,
+) -> list[Any]:
+    position = 1 if by == "value" else 0
+    return _sort([list(pair) for pair in mapping.items()], reverse, case_sensitive, str(position))
+
+
+def _groupby(values: Iterable[Any], attribute: str, default: Any = None) -> list[Any]:
+    """Returns pairs of a value of the field and the list of entries that have it."""
+    groups: dict[str, list[Any]] = {}
+    for value in _sort(values, attribute=attribute):
+        found = _field(value, attribute)
+        key = default if found is None else found
+        group = groups.setdefault(tojson(_folded(key)), [key, []])
+        group[1].append(value)
+    return list(groups.values())
+
+
+def _batch(values: Iterable[Any], size: int, fill_with: Any = None) -> list[list[Any]]:
+    if not 0 < int(size) <= LARGEST:
+        raise ValueError(f"a batch has at least one value, not {size!r}")
+    rest = list(values)
+    batches = [rest[start : start + int(size)] for start in range(0, len(rest), int(size))]
+    if batches and fill_with is not None:
+        missing = int(size) - len(batches[-1])
+        check_size(missing)
+        batches[-1] += [fill_with] * missing
+    return batches
+
+
+_DIRECTIVE: Final = re.compile(r"%(?:\((\w+)\))?[-+ #0]*(\d*)(?:\.(\d*))?([a-zA-Z%])")
+
+
+def _format(text: str, *args: Any, **named: Any) -> str:
+    """Returns a text with `%` directives filled in, as Python's `text % args`."""
+    text = str(text)
+    for _, width, places, kind in _DIRECTIVE.findall(text):
+        if kind not in "sdifFeEgGxXo%" or max(int(width or 0), int(places or 0)) > _WIDE:
+            raise ValueError(f"a directive of {clip(text, 40)!r} is not supported")
+    if "%" in _DIRECTIVE.sub("", text):
+        raise ValueError(f"a directive of {clip(text, 40)!r} is not supported")
+    values = [value if isinstance(value, int | float) else as_text(value) for value in args]
+    check_size(len(text) * (_WIDE + 1) // 2 + sum(len(str(value)) for value in values))
+    return text % (named or tuple(values))
+
+
+def _fromjson(text: Any) -> Any:
+    """Returns the value of a JSON text, and any other text as it is."""
     try:
+        return msgspec.json.decode(text) if isinstance(text, str) else text
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _escape(text: Any) -> str:
+    text = as_text(text)
+    check_size(len(text) + 5 * sum(text.count(sign) for sign in "&<>'\""))
+    return html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+
+
+def _int(value: Any, default: int = 0, base: int = 10) -> int:
+    try:
+        if isinstance(value, str) and base != 10:
+            return int(value, base)
         return int(value)
     except (TypeError, ValueError):
+        pass
+    try:
+        return int(float(value))  # "3.7" is 3
+    except (TypeError, ValueError, OverflowError):
         return default
 
 
@@ -458,15 +614,26 @@ def _split(text: str, separator: str | None = None) -> list[str]:
     return str(text).split(separator)
 
 
-def _sum(values: Iterable[Any], start: float = 0) -> Any:
-    numbers = [*values, start]
+def _sum(values: Iterable[Any], attribute: Any = "", start: float = 0) -> Any:
+    if isinstance(attribute, int | float):
+        raise TypeError("write sum(start=NUMBER): the first argument is an attribute")
+    numbers = [*([_field(v, attribute) for v in values] if attribute else values), start]
     if not all([isinstance(number, int | float) for number in numbers]):
         raise TypeError("sum is of numbers; put lists together with +")
     return sum(numbers)
 
 
-def _round(number: Any, places: int = 0) -> Any:
-    return round(number, digits(places)) if places else round(number)
+_ROUNDED: Final[dict[str, Callable[[float], int]]] = {"ceil": math.ceil, "floor": math.floor}
+
+
+def _round(number: Any, precision: int = 0, method: str = "common") -> Any:
+    places = digits(precision)
+    if method in _ROUNDED:
+        scaled = _ROUNDED[method](number * 10**places)
+        return scaled / 10**places if places else scaled
+    if method != "common":
+        raise ValueError(f"round is 'common', 'ceil' or 'floor', not {method!r}")
+    return round(number, places) if places else round(number)
 
 
 def _charged(function: Callable[..., Any], *, shallow: bool) -> Callable[..., Any]:
@@ -481,12 +648,19 @@ def _charged(function: Callable[..., Any], *, shallow: bool) -> Callable[..., An
 
 _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
+    "batch": _batch,
     "capitalize": lambda text: str(text).capitalize(),
     "count": len,
     "d": _default,
     "default": _default,
+    "dictsort": _dictsort,
+    "e": _escape,
+    "escape": _escape,
     "first": lambda values: next(iter(values), None),
     "float": _float,
+    "format": _format,
+    "fromjson": _fromjson,
+    "groupby": _groupby,
     "indent": _indent,
     "int": _int,
     "items": lambda mapping: [list(pair) for pair in mapping.items()],
@@ -500,22 +674,26 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "map": _map,
     "max": max,
     "min": min,
-    "rejectattr": _rejectattr,
+    "reject": _chosen(False),
+    "rejectattr": _chosen_by_field(False),
     "replace": _replace,
     "reverse": lambda values: values[::-1],
     "round": _round,
-    "selectattr": _selectattr,
+    "safe": as_text,
+    "select": _chosen(True),
+    "selectattr": _chosen_by_field(True),
     "sort": _sort,
     "split": _split,
     "string": as_text,
     "sum": _sum,
     "title": lambda text: str(text).title(),
     "tojson": tojson,
-    "trim": lambda text: str(text).strip(),
+    "trim": lambda text, chars=None: str(text).strip(chars),
     "truncate": _truncate,
     "unique": _unique,
     "upper": lambda text: str(text).upper(),
     "values": lambda mapping: list(mapping.values()),
+    "wordcount": lambda text: len(str(text).split()),
 }
 
 _SHALLOW: Final = frozenset(
@@ -569,12 +747,35 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 
 _METHODS: Final[dict[type, frozenset[str]]] = {
     dict: frozenset({"get", "items", "keys", "values"}),
-    str: frozenset({"endswith", "lower", "split", "startswith", "strip", "title", "upper"}),
+    list: frozenset({"count", "index"}),
+    str: frozenset(
+        {"capitalize", "count", "endswith", "find", "isalpha", "isdigit", "islower", "isnumeric"}
+        | {"isupper", "lower", "lstrip", "removeprefix", "removesuffix", "rsplit", "rstrip"}
+        | {"split", "splitlines", "startswith", "strip", "title", "upper"}
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TextMethod:
+    """A method of a text whose result may be larger than the text, so that its size is checked."""
+
+    function: Callable[..., str]
+    text: str
+
+    def __call__(self, *args: Any) -> str:
+        return self.function(self.text, *args)
+
+
+_GROWING: Final[dict[str, Callable[..., str]]] = {
+    "join": lambda separator, values: FILTERS["join"](values, separator),
+    "replace": FILTERS["replace"],
 }
 _LOOP: Final = frozenset(
     {"first", "index", "index0", "last", "length", "revindex", "revindex0"},
 )
 TESTS: Final = [
+    *("==", "!=", ">", ">=", "<", "<=", "greaterthan", "lessthan"),
     "boolean",
     "defined",
     "divisibleby",
@@ -586,8 +787,10 @@ TESTS: Final = [
     "ge",
     "gt",
     "in",
+    "iterable",
     "integer",
     "le",
+    "lower",
     "lt",
     "mapping",
     "ne",
@@ -598,6 +801,7 @@ TESTS: Final = [
     "string",
     "true",
     "undefined",
+    "upper",
 ]
 
 
@@ -619,6 +823,8 @@ class Environment(ImmutableSandboxedEnvironment):
         if isinstance(obj, Mapping) and attribute in obj:
             return obj[attribute]
         allowed = _LOOP if isinstance(obj, LoopContext) else _METHODS.get(type(obj), frozenset())
+        if isinstance(obj, str) and attribute in _GROWING:
+            return TextMethod(_GROWING[attribute], obj)
         if attribute in allowed:
             return getattr(obj, attribute)
         return self._nothing(obj, attribute)
@@ -641,11 +847,11 @@ class Environment(ImmutableSandboxedEnvironment):
         return StrictUndefined(f"{type(obj).__name__} values have no {name!r}")
 
     def is_safe_callable(self, obj: Any) -> bool:
-        if obj is _range or obj in FUNCTIONS.values():
+        if obj is _range or isinstance(obj, TextMethod) or obj in FUNCTIONS.values():
             return True
         # The type of a bound method's object decides.
         owner = getattr(obj, "__self__", None)
-        if isinstance(owner, str):
+        if isinstance(owner, str | list):
             charge(owner)
         else:
             spend()

@@ -3,22 +3,29 @@
 Finds all faults, each at its key. Imports and runs nothing.
 """
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic_core import ErrorDetails
 
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
 from taofold.files.actions import Actions, Keys, Kind, canonical
-from taofold.files.checked_yaml import Fault, KeyPath, YamlDocument, check
+from taofold.files.checked_yaml import Fault, KeyPath, YamlDocument, check, similar_choice
+from taofold.files.code_names import written_names
+from taofold.files.edge_agent.unsupported import nearest_thing
 from taofold.files.expressions.condition import Condition
+from taofold.files.expressions.settings import resolved
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.files.flow.flow import (
     END,
+    FAIL,
     OWN,
+    Branching,
     Edge,
     Flow,
     FlowKeys,
@@ -53,6 +60,10 @@ class Compiler:
     faults: list[Fault] = field(default_factory=list[Fault])
     expressions: list[tuple[KeyPath, Template | Condition]] = field(default_factory=list[Any])
     """All expressions that read the state or the file's variables, with their positions."""
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """Environment variables, for settings that are templates."""
+    merging: bool = False
+    """Some node sets variables whose names the file does not show."""
 
     def wrong(self, path: KeyPath, message: str, hint: str = "") -> None:
         """Records a fault."""
@@ -62,7 +73,7 @@ class Compiler:
         """Returns a value with its texts compiled."""
         compiled = Given(self._compiled(value, path, 0))
         for template in templates(compiled.raw):
-            self._known(template.names, path, extra)
+            self.known(template.names, path, extra)
             self.expressions.append((path, template))
         return compiled
 
@@ -94,16 +105,17 @@ class Compiler:
         except Unrenderable as error:
             self.wrong(path, str(error))
             return None
-        self._known(condition.names, path, extra)
+        self.known(condition.names, path, extra)
         self.expressions.append((path, condition))
         return condition
 
-    def _known(self, names: Iterable[str], path: KeyPath, extra: Iterable[str]) -> None:
+    def known(self, names: Iterable[str], path: KeyPath, extra: Iterable[str]) -> None:
         names_here = _ALWAYS | set(extra)
         for name in sorted(set(names) - names_here):
             # A list of all names would be no hint.
-            hint = near(name, names_here) if near(name, names_here).startswith("did") else ""
-            self.wrong(path, f"unknown name {name!r}", hint or f"write state.{name}?")
+            near_one = near(name, names_here)
+            nearest = near_one if near_one.startswith("did") else f"write state.{name}?"
+            self.wrong(path, f"unknown name {name!r}", nearest)
 
     def check_reads(self, variables: Collection[str]) -> frozenset[str]:
         """Records faults for reads of unknown constants and misspelled `variables`.
@@ -117,7 +129,7 @@ class Compiler:
                 hint = near(name, self.keys.variables) if self.keys.variables else ""
                 self.wrong(path, f"the file has no variables.{name}", hint)
             started |= expression.reads - set(variables)
-            for name in sorted(expression.reads - set(variables)):
+            for name in () if self.merging else sorted(expression.reads - set(variables)):
                 # A list and one of its entries are two variables.
                 others = [other for other in variables if name not in (f"{other}s", other[:-1])]
                 similar = get_close_matches(name, others, n=1, cutoff=0.8)
@@ -131,7 +143,11 @@ class Compiler:
         keys = self.keys
         if "strategy" in keys.model_fields_set:
             self.wrong(("strategy",), "a flow is the strategy: take it out")
-        nodes = Nodes(self).all(self.document.value.get("nodes"), ("nodes",))
+        compiler = Nodes(self)
+        nodes = compiler.all(self.document.value.get("nodes"), ("nodes",))
+        start = compiler.edges(
+            keys.start, ("start",), frozenset(), [str(name) for name in _names_of(self.document)]
+        )
         result = None
         if keys.result is not None:
             result = self.given(keys.result, ("result",))
@@ -146,10 +162,24 @@ class Compiler:
                 types[name] = TypeAdapter(info.annotation)
             if keys.input and keys.input not in types:
                 self.wrong(("input",), f"{keys.input!r} is not in state_schema")
-        needs = self.check_reads({*produced, *types, keys.input, *OWN} - {""})
+        known = {*produced, *types, keys.input, *keys.initial_state, *OWN}
+        needs = self.check_reads(known - {""})
         adapter = None if state is None else TypeAdapter(state)
         typed = "output" in keys.model_fields_set
-        return Flow(keys.name, keys, nodes, keys.variables, adapter, types, result, typed, needs)
+        reads_goal = any("goal" in expression.names for _, expression in self.expressions)
+        return Flow(
+            keys.name,
+            keys,
+            nodes,
+            keys.variables,
+            start,
+            adapter,
+            types,
+            result,
+            typed,
+            needs,
+            reads_goal,
+        )
 
     def _state(self, produced: set[str]) -> Any:
         """Returns the type of the state at the start. Other variables are untyped."""
@@ -171,14 +201,15 @@ class Compiler:
             self.wrong(("state_schema", *error.path), str(error))
             return None
         # Untyped variables are allowed beside the typed ones.
-        return create_model("State", __base__=(_Free, state))
+        return create_model("State", __base__=(state, _Free))
 
     def kind(self, name: str, path: KeyPath) -> Kind | None:
         """Returns the action of this name, or records a fault."""
         try:
             return self.actions[name]
         except KeyError:
-            self.wrong(path, f"unknown action {name!r}", near(name, [*self.actions, "tool.NAME"]))
+            nearest = nearest_thing(name, near(name, [*self.actions, "tool.NAME"]))
+            self.wrong(path, f"unknown action {name!r}", nearest)
             return None
 
     def defaults(self, kind: Kind) -> dict[str, Any]:
@@ -187,9 +218,9 @@ class Compiler:
         values: dict[str, Any] = {} if part is None else part.model_dump(exclude_unset=True)
         return {name: value for name, value in values.items() if name in kind.keys.model_fields}
 
-    def model(self, name: str) -> str:
-        """Returns a model's name, completed with the provider of the settings."""
-        provider = self.keys.settings.provider
+    def model(self, name: str, provider: str = "") -> str:
+        """Returns a model's name, completed with the provider of the node or the settings."""
+        provider = provider or self.keys.settings.provider
         return f"{provider}:{name}" if provider and ":" not in name else name
 
     def action_keys(self, kind: Kind, raw: Mapping[str, Any], given: Given, path: KeyPath) -> None:
@@ -197,9 +228,6 @@ class Compiler:
         compiled: Mapping[str, Any] = given.raw
         # Keys with templates have no value yet. They are checked when the node runs.
         late = {key for key, value in compiled.items() if templates(value)}
-        for key in (*kind.models, *kind.literal, "tools"):
-            if key in late:
-                self.wrong((*path, key), f"{key!r} must stand there as it is, not as a template")
         try:
             kind.keys.model_validate({**raw})
         except ValidationError as error:
@@ -207,25 +235,57 @@ class Compiler:
                 loc = detail["loc"]
                 if detail["type"] != "extra_forbidden" and str(loc[0] if loc else "") in late:
                     continue
-                self._misfit(kind, detail["type"], loc, detail["msg"], path)
+                self._misfit(kind, detail, path)
         written = raw.get("output_format")
         if written is not None and "output_format" not in late:
             try:
                 type_of(written)
             except NoType as wrong:
                 self.wrong((*path, "output_format", *wrong.path), str(wrong))
+        for misuse in kind.misuses(raw):
+            where = (*path, misuse.key)
+            self.faults.append(
+                self.document.fault_inside(where, misuse.line, misuse.message, misuse.hint)
+            )
 
-    def _misfit(self, kind: Kind, type_: str, loc: KeyPath, message: str, path: KeyPath) -> None:
-        if type_ == "extra_forbidden":
+    def _misfit(self, kind: Kind, detail: ErrorDetails, path: KeyPath) -> None:
+        loc = detail["loc"]
+        if detail["type"] == "extra_forbidden":
             key = str(loc[-1])
             there = kind.keys.elsewhere.get(key, "") if issubclass(kind.keys, Keys) else ""
             hint = there or near(key, fields(kind.keys))
             self.wrong((*path, *loc), f"unknown key {key!r} of {kind.name}", hint)
-        elif type_ == "missing":
+        elif detail["type"] == "missing":
             self.wrong(path, f"{kind.name} needs the key {str(loc[-1])!r}")
         else:
-            text = message.replace("Input should be", "must be").removeprefix("Value error, ")
-            self.wrong((*path, *loc), text)
+            text = detail["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
+            # A rule about several keys is a rule of the action.
+            self.wrong(
+                (*path, *loc), text if loc else f"{kind.name} {text}", similar_choice(detail)
+            )
+
+    def settings(self, kind: Kind, written: Mapping[str, Any], path: KeyPath) -> dict[str, Any]:
+        """Returns the keys under `with`, with the templates of settings rendered.
+
+        Names of models, tools and code are settings: no value of a run may choose them.
+        """
+        keys: dict[str, Any] = {}
+        for key, value in written.items():
+            keys[key] = value
+            if key in (*kind.models, *kind.literal, "tools") and key not in kind.verbatim:
+                try:
+                    keys[key] = resolved(value, self.keys.variables, self.environment)
+                except Unrenderable as error:
+                    self.wrong((*path, key), str(error))
+                    del keys[key]
+        return keys
+
+
+def _names_of(document: YamlDocument) -> list[Any]:
+    """Returns the names of the file's own nodes."""
+    nodes = document.value.get("nodes")
+    written = nodes if is_array(nodes) else ()
+    return [node["name"] for node in written if is_object(node) and "name" in node]
 
 
 def fields(model: type[BaseModel]) -> list[str]:
@@ -272,7 +332,7 @@ class Nodes:
         if len([part for part in path if isinstance(part, int)]) > _NESTED:
             self.c.wrong(path, "is nested too deep")
             return ()
-        beside = [str(node.get("name")) for node in raw if is_object(node)]
+        beside = [str(node["name"]) for node in raw if is_object(node) and "name" in node]
         nodes = [self.one(value, (*path, i), extra, beside) for i, value in enumerate(raw)]
         return tuple([node for node in nodes if node is not None])
 
@@ -282,7 +342,7 @@ class Nodes:
         self.c.faults += faults
         if keys is None:
             return self._rest(raw, path, extra, beside) if is_object(raw) else None
-        if keys.name in self.names or keys.name in END:
+        if keys.name in self.names or keys.name in (*END, FAIL):
             self.c.wrong((*path, "name"), f"there is another node {keys.name!r}")
         # Also for a faulty node, because every `goto` to it would otherwise be reported too.
         self.names.add(keys.name)
@@ -292,17 +352,52 @@ class Nodes:
         approve = None
         if keys.approve:
             approve = self.c.given(keys.approve, (*path, "approve"), extra)
+        condition = None
+        if keys.if_:
+            condition = self.c.condition(keys.if_, (*path, "if"), extra)
         return Node(
             keys.name,
             path,
             keys.description,
-            output=keys.output,
-            goto=self._goto(keys, path, extra, beside),
+            condition=condition,
+            output=self._output(keys, path, extra),
+            merge=keys.merge,
+            merged=self._merged(keys, path),
+            goto=self.edges(keys.goto, (*path, "goto"), extra | {"result"}, beside),
             on_error=self._on_error(keys, path, beside),
             timeout=keys.timeout,
             approve=approve,
-            **self._work(keys, raw, path, extra, kinds),
+            **self._work(keys, path, extra, kinds),
         )
+
+    def _output(
+        self, keys: NodeKeys, path: KeyPath, extra: frozenset[str]
+    ) -> str | dict[str, str | Template]:
+        """Returns `output` with its templates compiled."""
+        if isinstance(keys.output, str):
+            return keys.output
+        parts: dict[str, str | Template] = {}
+        for name, part in keys.output.items():
+            if not is_template(part):
+                parts[name] = part
+            elif isinstance(
+                template := self.c.given(part, (*path, "output", name), extra | {"result"}).raw,
+                Template,
+            ):
+                parts[name] = template
+        return parts
+
+    def _merged(self, keys: NodeKeys, path: KeyPath) -> frozenset[str]:
+        """Returns the variables that `merge` may set, as far as the file shows them."""
+        if not keys.merge:
+            return frozenset()
+        if keys.output:
+            self.c.wrong((*path, "merge"), "does not go with 'output': keep one of them")
+        if keys.set or keys.steps:
+            self.c.wrong((*path, "merge"), "is only for nodes with a value")
+        self.c.merging = True
+        code = keys.with_.get("code")
+        return written_names(code) if isinstance(code, str) else frozenset()
 
     def _rest(
         self, raw: Mapping[str, Any], path: KeyPath, extra: frozenset[str], beside: list[str]
@@ -347,11 +442,11 @@ class Nodes:
         return options[-1] if options else "steps"
 
     def _work(
-        self, keys: NodeKeys, raw: Any, path: KeyPath, extra: frozenset[str], said: str
+        self, keys: NodeKeys, path: KeyPath, extra: frozenset[str], said: str
     ) -> dict[str, Any]:
         match said:
             case "uses":
-                return self._uses(keys, raw, path, extra)
+                return self._uses(keys, path, extra)
             case "set":
                 return {"sets": self.c.given(keys.set, (*path, "set"), extra)}
             case "while":
@@ -365,37 +460,40 @@ class Nodes:
                 return {"loop": loop, "steps": self.all(keys.steps, (*path, "steps"), inner)}
             case "parallel":
                 assert keys.parallel is not None
-                return self._parallel(keys, keys.parallel, raw, path, extra)
+                return self._parallel(keys, keys.parallel, path, extra)
             case _:
                 return {"steps": self.all(keys.steps, (*path, "steps"), extra)}
 
-    def _uses(
-        self, keys: NodeKeys, raw: Any, path: KeyPath, extra: frozenset[str]
-    ) -> dict[str, Any]:
+    def _uses(self, keys: NodeKeys, path: KeyPath, extra: frozenset[str]) -> dict[str, Any]:
         key = "uses" if keys.uses else "action"
         kind = self.c.kind(keys.action_name, (*path, key))
         if kind is None:
             return {}
         where = (*path, "with")
-        written: Mapping[str, Any] = {**self.c.defaults(kind), **keys.with_}
+        written = self.c.settings(kind, {**self.c.defaults(kind), **keys.with_}, where)
         deferred: dict[str, Template] = {}
-        for name in sorted(kind.deferred & set(written)):
+        for name in sorted(kind.deferred.keys() & set(written)):
             template = self.c.template(str(written[name]), (*where, name))
             if template is not None:
                 deferred[name] = template
+                self.c.known(template.names, (*where, name), {*extra, kind.deferred[name]})
                 self.c.expressions.append(((*where, name), template))
-        now = {name: value for name, value in written.items() if name not in kind.deferred}
+        late = {*kind.deferred, *kind.verbatim}
+        now = {name: value for name, value in written.items() if name not in late}
         values = self.c.given(now, where, extra)
+        verbatim = {name: written[name] for name in kind.verbatim if name in written}
+        if verbatim:
+            values = Given({**values.raw, **verbatim})
         self.c.action_keys(kind, written, values, where)
         models = {
-            name: self.c.model(str(written[name]))
+            name: self.c.model(str(written[name]), str(written.get("provider") or ""))
             for name in kind.models
             if isinstance(written.get(name), str) and written[name]
         }
         return {"kind": kind, "inputs": values, "models": models, "deferred": deferred}
 
     def _parallel(
-        self, keys: NodeKeys, spread: Parallel, raw: Any, path: KeyPath, extra: frozenset[str]
+        self, keys: NodeKeys, spread: Parallel, path: KeyPath, extra: frozenset[str]
     ) -> dict[str, Any]:
         where = (*path, "parallel")
         inner = extra | {spread.as_, "index"} if spread.items is not None else extra | {"branch"}
@@ -405,13 +503,18 @@ class Nodes:
         branches: dict[str, tuple[Node, ...]] = {}
         for name, nodes in spread.branches.items():
             # A branch may be a single node without a name, which then gets the branch's name.
-            listed = [{"name": name, **nodes}] if is_object(nodes) else nodes
-            branches[name] = self._listed(listed, nodes, (*where, "branches", name), inner)
+            place = (*where, "branches", name)
+            if is_object(nodes):
+                single = {"name": name, **nodes}
+                node = self.one(single, place, inner, [str(single["name"])])
+                branches[name] = () if node is None else (node,)
+            else:
+                branches[name] = self.all(nodes, place, inner)
         steps: tuple[Node, ...] = ()
         items: Given | None = None
         if spread.items is not None:
             items = self.c.given(spread.items, (*where, "items"), extra)
-            steps = self._each(keys, raw, path, inner)
+            steps = self._each(keys, path, inner)
         elif keys.steps or keys.action_name:
             self.c.wrong(path, "'branches' hold their own nodes: no 'steps' or 'uses' beside them")
         result = None
@@ -422,17 +525,7 @@ class Nodes:
         )
         return {"spread": fan_out, "steps": steps}
 
-    def _listed(
-        self, nodes: Any, raw: Any, path: KeyPath, extra: frozenset[str]
-    ) -> tuple[Node, ...]:
-        if not is_object(raw):
-            return self.all(nodes, path, extra)
-        node = self.one(nodes[0], path, extra, [str(nodes[0].get("name"))])
-        return () if node is None else (node,)
-
-    def _each(
-        self, keys: NodeKeys, raw: Any, path: KeyPath, extra: frozenset[str]
-    ) -> tuple[Node, ...]:
+    def _each(self, keys: NodeKeys, path: KeyPath, extra: frozenset[str]) -> tuple[Node, ...]:
         """Compiles the work for every item: `steps`, or the action beside `parallel`."""
         if keys.steps:
             return self.all(keys.steps, (*path, "steps"), extra)
@@ -440,24 +533,29 @@ class Nodes:
             self.c.wrong(path, "'items' need 'steps' or 'uses': what is done for each")
             return ()
         name = f"{keys.name}_each"
-        work = self._uses(keys, raw, path, extra)
+        work = self._uses(keys, path, extra)
         return (Node(name, path, keys.description, timeout=keys.timeout, **work),)
 
-    def _goto(
-        self, keys: NodeKeys, path: KeyPath, extra: frozenset[str], beside: Iterable[str]
+    def edges(
+        self,
+        written: str | list[Branching],
+        path: KeyPath,
+        extra: frozenset[str],
+        beside: Iterable[str],
     ) -> tuple[Edge, ...]:
-        if isinstance(keys.goto, str):
-            if keys.goto:
-                self._target(keys.goto, (*path, "goto"), beside)
-            return (Edge(keys.goto),) if keys.goto else ()
+        """Compiles `goto` or `start`."""
+        if isinstance(written, str):
+            if written:
+                self._target(written, path, beside)
+            return (Edge(written),) if written else ()
         edges: list[Edge] = []
-        for number, branch in enumerate(keys.goto):
-            where = (*path, "goto", number)
+        for number, branch in enumerate(written):
+            where = (*path, number)
             self._target(branch.to, (*where, "to"), beside)
             condition = None
             if branch.if_:
                 condition = self.c.condition(branch.if_, (*where, "if"), extra)
-            elif number < len(keys.goto) - 1:
+            elif number < len(written) - 1:
                 self.c.wrong(where, "without 'if' it is always taken: it must be the last")
             edges.append(Edge(branch.to, condition))
         return tuple(edges)
@@ -472,5 +570,5 @@ class Nodes:
 
     def _target(self, name: str, path: KeyPath, beside: Iterable[str]) -> None:
         targets = list(dict.fromkeys([*beside, END[0]]))
-        if name not in (*targets, *END):
+        if name not in (*targets, *END, FAIL):
             self.c.wrong(path, f"there is no node {name!r} beside this one", near(name, targets))

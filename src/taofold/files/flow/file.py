@@ -12,8 +12,10 @@ agents, built-in tools and imported flows that its nodes use.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,18 +27,24 @@ from taofold.core.text import near
 from taofold.core.values import RESERVED
 from taofold.files.actions import ActionCall, Actions, Done, Keys, Kind, build_actions_registry
 from taofold.files.actions.action import Open, Text, tool_name
+from taofold.files.actions.python import ALLOW_HINT, needs_process
 from taofold.files.actions.tools import APPROVE, WAIT, approve, done, memory, perform, wait
 from taofold.files.actions.web import backend, web_tools
 from taofold.files.agent import AgentFile, listed_tools, read_document, specs
 from taofold.files.agent import build as build_plain
 from taofold.files.checked_yaml import Fault, YamlDocument, check, load, refuse
 from taofold.files.config import Config, read_config
+from taofold.files.edge_agent.recognition import is_foreign
+from taofold.files.edge_agent.translation import translated
+from taofold.files.expressions.settings import resolved
+from taofold.files.expressions.template import Unrenderable
 from taofold.files.flow.compiler import Compiler, Nodes
-from taofold.files.flow.flow import Flow, FlowKeys, Node
+from taofold.files.flow.flow import OWN, Flow, FlowKeys, Node
 from taofold.files.flow.interpreter import nested_flow, run
 from taofold.files.flow.unasked import UnaskedModel
 from taofold.files.python_references import load as load_object
 from taofold.files.tools import InlineTool
+from taofold.memory.origin import NAMES
 from taofold.policy import Limits, Policy
 from taofold.reasoning import Task
 from taofold.tools import Tool, Toolset
@@ -44,6 +52,8 @@ from taofold.tools.command import command_tool
 from taofold.tools.container_network import Reach
 from taofold.tools.files import file_tools
 from taofold.tools.http import http_tool
+from taofold.tools.python_code import PROCESS, RUN
+from taofold.tools.python_process import contained_python
 
 _DEEPEST: Final = 5
 
@@ -54,6 +64,10 @@ class FlowFile(AgentFile):
 
     flow: Flow
     imported: dict[str, "FlowFile"]
+    notes: tuple[Fault, ...] = ()
+    """Differences of a file of The Edge Agent, one for each place."""
+    written: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The file in our form, with its settings as templates."""
 
 
 def read_agent(
@@ -126,33 +140,81 @@ def read_flow(
     root: Path,
     actions: Actions | None = None,
     above: tuple[Path, ...] = (),
+    environment: Mapping[str, str] = os.environ,
 ) -> tuple[FlowFile | None, list[Fault]]:
-    """Returns the flow that the document describes. `above` are the files that import this one."""
+    """Returns the flow that the document describes, in our form or in The Edge Agent's.
+
+    Args:
+        document: The file.
+        operator: The policy that the file may only tighten.
+        root: The project.
+        actions: The actions of nodes; None for all that are installed.
+        above: The files that import this one.
+        environment: Environment variables, for settings that are templates.
+    """
+    actions = build_actions_registry() if actions is None else actions
+    document, before, notes = _in_our_form(document)
+    if not document.value:
+        return None, before
+    written = document.value
+    document, unset = _with_settings(document, environment)
+    before += unset
     agent, faults = read_document(document, operator, FlowKeys)
+    faults += before
     # Checked separately, so that faults of nodes are found besides other faults of the file.
     keys = agent.keys if agent is not None else check(document, FlowKeys)[0]
     if not isinstance(keys, FlowKeys):
         return None, sorted([*faults, *_inside(document)], key=lambda fault: fault.line)
-    actions = build_actions_registry() if actions is None else actions
-    compiler = Compiler(document, actions, keys, faults)
+    compiler = Compiler(document, actions, keys, faults, environment=environment)
     imported = _imports(compiler, operator, root, above)
     kinds = [_agent_kind(name) for name in keys.agents]
     kinds += [_flow_kind(name, file.flow) for name, file in imported.items()]
     # The flows and agents of this file are actions in it, and nowhere else.
-    compiler.actions = _with(actions, kinds)
+    compiler.actions = Actions(actions.values(), kinds)
     flow = compiler.flow()
     if compiler.faults or agent is None:
         return None, sorted(compiler.faults, key=lambda fault: fault.line)
-    file = FlowFile(document, keys, agent.tools, agent.policy, flow, imported)
+    file = FlowFile(
+        document, keys, agent.tools, agent.policy, {}, flow, imported, notes, written=written
+    )
     # An imported flow may use the tools of the file that imports it.
-    faults = [] if above else _unknown_tools(file, root)
+    faults = [] if above else _tool_faults(file, root)
     return (None if faults else file), faults
+
+
+def _in_our_form(document: YamlDocument) -> tuple[YamlDocument, list[Fault], tuple[Fault, ...]]:
+    """Returns the document in our form, with what it refuses and what differs."""
+    if not is_foreign(document.value):
+        return document, [], ()
+    made = translated(document)
+    return made.document, list(made.faults), made.notes
+
+
+def _with_settings(
+    document: YamlDocument, environment: Mapping[str, str]
+) -> tuple[YamlDocument, list[Fault]]:
+    """Returns the document with the templates of its models and settings rendered."""
+    value, faults = dict(document.value), list[Fault]()
+    variables = value.get("variables")
+    constants: Mapping[str, Any] = variables if is_object(variables) else {}
+    for key in ("model", "models", "settings"):
+        if key in value:
+            try:
+                value[key] = resolved(value[key], constants, environment)
+            except Unrenderable as error:
+                faults.append(document.fault((key,), str(error)))
+                del value[key]
+    return replace(document, value=value), faults
 
 
 def _inside(document: YamlDocument) -> list[Fault]:
     """Returns the faults of the nodes if the top of the file has faults of its own."""
     # A substitute that satisfies the schema. Only the document's own nodes are compiled.
-    keys = FlowKeys(nodes=[{}])
+    names: dict[str, Any] = {}
+    for key in ("variables", "initial_state"):
+        if is_object(part := document.value.get(key)):
+            names[key] = dict(part)
+    keys = FlowKeys(nodes=[{}], **names)
     kinds = [_agent_kind(str(name)) for name in _names(document.value.get("agents"))]
     entries = document.value.get("imports")
     kinds += [
@@ -160,8 +222,13 @@ def _inside(document: YamlDocument) -> list[Fault]:
         for entry in (entries if is_array(entries) else ())
         if is_object(entry)
     ]
-    compiler = Compiler(document, _with(build_actions_registry(), kinds), keys)
-    Nodes(compiler).all(document.value.get("nodes"), ("nodes",))
+    compiler = Compiler(document, Actions(build_actions_registry().values(), kinds), keys)
+    nodes = Nodes(compiler).all(document.value.get("nodes"), ("nodes",))
+    produced = {name for node in nodes for name in node.produced}
+    schema = document.value.get("state_schema")
+    typed = _names(schema.get("properties", schema)) if is_object(schema) else []
+    start = [document.value.get("input"), *[str(name).removesuffix("?") for name in typed]]
+    compiler.check_reads({*produced, *keys.initial_state, *map(str, start), *OWN})
     return compiler.faults
 
 
@@ -223,36 +290,16 @@ def _kind_of(name: str, keys: Any) -> Kind:
     return Kind(name, name, keys, lambda call: perform(call.node, name, {}))  # type: ignore[arg-type, return-value] # pyright: ignore[reportArgumentType]
 
 
-class _More(Actions):
-    """The registry with the agents and flows of one file."""
-
-    def __init__(self, actions: Actions, given: list[Kind]) -> None:
-        super().__init__(actions.values())
-        self._given = {kind.name: kind for kind in given}
-
-    def __getitem__(self, name: str) -> Kind:
-        return self._given[name] if name in self._given else super().__getitem__(name)
-
-    def __iter__(self) -> Any:
-        yield from super().__iter__()
-        yield from self._given
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._given or super().__contains__(name)
-
-
-def _with(actions: Actions, given: list[Kind]) -> Actions:
-    return _More(actions, given)
-
-
-# Values here are any JSON, or come from an untyped library.
-
-
+_OPTIONAL: Final = (RUN, PROCESS)
+"""Tools that need a package or the user's permission. Nodes name both and use one."""
+_BRIDGE: Final = "taofold.bridges.python_run"
 _FILES: Final = ("list_files", "read_file", "search", "write_file", "edit_file")
 
 
-def load_agent(path: Path, root: Path) -> Agent[Any, Any]:
+def load_agent(path: Path, root: Path, *, allow_python: bool = False) -> Agent[Any, Any]:
     """Returns the agent of the file at `path`, whose built-in tools work below `root`.
+
+    `allow_python` permits nodes whose Python code needs a contained process.
 
     Raises:
         ConfigError: There is no such file.
@@ -266,7 +313,8 @@ def load_agent(path: Path, root: Path) -> Agent[Any, Any]:
     file, faults = read_agent(path, source=str(path))
     if file is None:
         refuse(faults, f"{path} cannot be used")
-    return without_idle_model(build(file, config, root.resolve()), file)
+    agent = build(file, config, root.resolve(), allow_python=allow_python)
+    return without_idle_model(agent, file)
 
 
 def build(
@@ -276,10 +324,12 @@ def build(
     reach: Reach = Reach(),
     *,
     askers: tuple[Path, ...] = (),
+    allow_python: bool = False,
 ) -> Agent[Any, Any]:
     """Returns the agent, whose built-in tools work below `root`.
 
-    `askers` are the files whose agents call this one. They cannot be called again.
+    `askers` are the files whose agents call this one. They cannot be called again. `allow_python`
+    permits nodes whose Python code needs a contained process.
 
     Raises:
         ExceptionGroup: Everything that cannot be loaded, with its position.
@@ -291,18 +341,26 @@ def build(
     bare = keys.model_copy(update={"limits": keys.limits.model_copy(update={"per_tool": {}})})
     agent = build_plain(replace(file, keys=bare), config, root, reach=reach)
     faults: list[Fault] = []
-    tools = [*agent.toolset.values()]
-    tools += _imported(file, root, {tool.name for tool in tools}, faults, reach)
+    # The options of the agent add the others again.
+    added = [tool for name, tool in agent.toolset.items() if name not in agent.listed_toolset]
+    tools = [*agent.listed_toolset.values()]
+    known = {tool.name for tool in added}
+    tools += _imported(file, root, known | {tool.name for tool in tools}, faults, reach)
     for used in _files(file):
-        tools += _agents(used, config, root, faults, reach, askers)
-    tools += _provided(file, root, {tool.name for tool in tools}, faults, reach)
-    _check_calls(file, {tool.name: tool for tool in tools}, faults)
+        tools += _agents(used, config, root, faults, reach, askers, allow_python)
+    makers = _makers(file, root, reach, allow_python)
+    tools += _provided(file, known | {tool.name for tool in tools}, faults, makers)
+    _check_calls(file, {tool.name: tool for tool in (*added, *tools)}, faults)
+    if not allow_python:
+        faults += filter(None, python_codes(file))
     if faults:
         refuse(faults, f"{file.document.source} cannot be used")
     limits = {**config.limits.given(), **keys.limits.given()}
     settings = keys.settings
     named = [_completed(keys, name) for name in specs(keys.model or [])]
-    default = [_completed(keys, settings.model)] if settings.model else config.model
+    # A model that no node calls needs no key.
+    called = settings.model if any(_calls_default(file)) else ""
+    default = [_completed(keys, called)] if called else config.model
     warmth = settings.temperature if keys.temperature is None else keys.temperature
     effort = settings.effort if keys.effort is None else keys.effort
     return agent.replace(
@@ -345,17 +403,19 @@ def strategy(
 
     flow_strategy.__name__ = "flow"
     flow_strategy.__dict__["written"] = written
+    flow_strategy.__dict__["flow"] = flow
     return flow_strategy
+
+
+def needs_goal(file: FlowFile) -> bool:
+    """Returns whether the flow, or one that it imports, reads the goal of the run."""
+    return any([used.flow.reads_goal or used.flow.keys.input for used in _files(file)])
 
 
 def models(file: FlowFile) -> list[str]:
     """Returns the models that nodes name."""
-    names = [name for used in _files(file) for node in used.flow.every for name in _named(node)]
-    return sorted(set(names))
-
-
-def _named(node: Node) -> Iterable[str]:
-    return node.models.values()
+    nodes = [node for used in _files(file) for node in used.flow.every]
+    return sorted({name for node in nodes for name in node.models.values()})
 
 
 def _keys(file: FlowFile) -> FlowKeys:
@@ -426,6 +486,7 @@ def _agents(
     faults: list[Fault],
     reach: Reach,
     askers: tuple[Path, ...],
+    allow_python: bool,
 ) -> list[Tool]:
     """Returns the agents that nodes call, as tools."""
     tools: list[Tool] = []
@@ -440,7 +501,9 @@ def _agents(
                     faults.append(file.document.fault(key_path, f"{spec!r} has faults"))
                     faults += wrong
                     continue
-                agent: Any = build(other, config, root, reach=reach, askers=(*askers, path))
+                agent: Any = build(
+                    other, config, root, reach, askers=(*askers, path), allow_python=allow_python
+                )
             else:
                 agent = load_object(spec, folder)
             if not isinstance(agent, Agent):
@@ -473,22 +536,26 @@ def _tools_of(node: Node) -> Iterator[str]:
         yield WAIT
 
 
-def _unknown_tools(file: FlowFile, root: Path) -> list[Fault]:
-    """Returns faults for unknown tools of nodes, if the files name all tools."""
+def _tool_faults(file: FlowFile, root: Path) -> list[Fault]:
+    """Returns faults for unknown tools of nodes and their keys, if the files name all tools."""
     files = [*_files(file)]
-    if any([used.keys.mcp or used.keys.discover for used in files]):
+    if any([used.keys.mcp or used.keys.discover or used.keys.skills for used in files]):
         return []
     uses = [use for used in files for use in used.tools]
     if any([use.options is None for use in uses]):
         return []  # a list in Python, or a tool with its own name
     have = {use.name for use in uses if isinstance(use.options, InlineTool)}
     for used in files:
-        have |= {*_keys(used).agents}
-    have |= {*_makers(file, root, Reach()), *RESERVED}
-    return sorted(
-        [_unknown(*each, have) for each in _wanted(file) if each[-1] not in have],
-        key=lambda fault: fault.line,
-    )
+        have |= {*_keys(used).agents, *(NAMES if used.keys.memory else ())}
+    makers = _makers(file, root, Reach(), False)
+    known = {*have, *makers, *_OPTIONAL, *RESERVED}
+    faults = [_unknown(*each, known) for each in _wanted(file) if each[-1] not in known]
+    built_in = {name for _, _, name in _wanted(file)} & makers.keys() - have
+    # The schema of a search does not depend on its backend, which `build` makes.
+    searches = {tool.name: tool for tool in web_tools()}
+    tools = {name: searches.get(name) or makers[name]() for name in built_in}
+    _check_calls(file, tools, faults)
+    return sorted(faults, key=lambda fault: fault.line)
 
 
 def _unknown(file: FlowFile, node: Node, name: str, have: Iterable[str]) -> Fault:
@@ -496,14 +563,15 @@ def _unknown(file: FlowFile, node: Node, name: str, have: Iterable[str]) -> Faul
 
 
 def _provided(
-    file: FlowFile, root: Path, have: set[str], faults: list[Fault], reach: Reach
+    file: FlowFile, have: set[str], faults: list[Fault], makers: Mapping[str, Callable[[], Tool]]
 ) -> list[Tool]:
     """Returns built-in tools that nodes use without an entry in the file."""
-    makers = _makers(file, root, reach)
     tools: dict[str, Tool] = {}
     for flow_file, node, name in _wanted(file):
         if name in have or name in tools or name in RESERVED:
             continue
+        if name in _OPTIONAL and name not in makers:
+            continue  # `python_codes` finds the nodes that need it
         if name not in makers:
             faults.append(_unknown(flow_file, node, name, {*have, *makers}))
             # Recorded, so that each missing tool is reported once.
@@ -517,7 +585,9 @@ def _provided(
     return list(tools.values())
 
 
-def _makers(file: FlowFile, root: Path, reach: Reach) -> dict[str, Callable[[], Tool]]:
+def _makers(
+    file: FlowFile, root: Path, reach: Reach, allow_python: bool
+) -> dict[str, Callable[[], Tool]]:
     def web(name: str) -> Tool:
         search = next((s for used in _files(file) if (s := _keys(used).settings.search)), "")
         return next(offered for offered in web_tools(backend(search, root)) if offered.name == name)
@@ -536,7 +606,35 @@ def _makers(file: FlowFile, root: Path, reach: Reach) -> dict[str, Callable[[], 
         "http.get": http_tool,
         APPROVE: approve,
         WAIT: wait,
+        **({RUN: _sandboxed_python} if _has_sandbox() else {}),
+        **({PROCESS: partial(contained_python, root, reach)} if allow_python else {}),
     }
+
+
+def _has_sandbox() -> bool:
+    return find_spec("pydantic_monty") is not None
+
+
+def _sandboxed_python() -> Tool:
+    # By name, because the bridges to vendor packages are above this layer.
+    tool: Tool = import_module(_BRIDGE).sandboxed_python()
+    return tool
+
+
+def python_codes(file: FlowFile) -> "list[Fault | None]":
+    """Returns an entry for each node with Python code: the fault if the sandbox does not suffice.
+
+    The fault is none for a user who allows a contained process.
+    """
+    faults: list[Fault | None] = []
+    for used in _files(file):
+        for node in used.flow.every:
+            if node.kind is not None and node.kind.name == RUN:
+                needs, line = needs_process(node.inputs.raw["code"], sandbox=_has_sandbox())
+                where = (*node.key_path, "with", "code")
+                fault = used.document.fault_inside(where, line, needs, ALLOW_HINT)
+                faults.append(fault if needs else None)
+    return faults
 
 
 def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault]) -> None:
@@ -549,7 +647,7 @@ def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault])
             if name not in tools or node.kind is None or node.kind.keys.model_fields:
                 continue
             schema = tools[name].schema
-            accepted = [*schema.get("properties", {}), "timeout_s"]
+            accepted = [*schema.get("properties", {}), "timeout_s", *node.kind.own]
             keys = list(node.inputs.raw)
             key_path = (*node.key_path, "with")
             if schema.get("additionalProperties") is False:

@@ -21,6 +21,8 @@ MOST_VISITS: Final = 1000
 """Maximum turns of one loop, items of one fan-out, visits of one node."""
 END: Final = ("end", "__end__")
 """Targets of `goto` that leave the list of nodes."""
+FAIL: Final = "__fail__"
+"""Target of `goto` that fails the run: none of the conditions before it holds."""
 
 OWN: Final = frozenset(
     {
@@ -81,14 +83,10 @@ class Parallel(Strict):
 class NodeKeys(Strict):
     """The keys of a node."""
 
-    # Code in nodes of The Edge Agent.
-    elsewhere = dict.fromkeys(
-        ("run", "script", "language"),
-        "a file runs no code of its own: use `set`, or a function that `tools` names",
-    )
-
     name: Name
     description: str = ""
+    if_: Annotated[str, Field(alias="if")] = ""
+    """The node runs only if this condition holds. Otherwise the flow continues after it."""
     uses: str = ""
     action: str = ""
     """The same as `uses`."""
@@ -98,6 +96,9 @@ class NodeKeys(Strict):
     parallel: Parallel | None = None
     steps: Annotated[list[Any], Field(max_length=MOST_VISITS)] = []
     output: str | dict[str, str] = ""
+    """The variable for the value, or variables with a path into it or a template of `result`."""
+    merge: bool = False
+    """Sets a variable for each key of the value, a mapping, instead of one for the value."""
     goto: str | list[Branching] = ""
     on_error: OnError | None = None
     timeout: Annotated[float, Field(gt=0)] | None = None
@@ -158,14 +159,13 @@ class Import(Strict):
 class FlowKeys(AgentKeys):
     """The keys of a file with nodes. They include all keys of an agent except `strategy`."""
 
-    # `edges` and `config` are keys of The Edge Agent.
-    elsewhere = {
-        **AgentKeys.elsewhere,
-        "edges": "nodes follow one another; `goto` of a node leads elsewhere",
-        "config": "`approve` of a node waits for an approval; the log keeps every step",
-    }
-
     nodes: Annotated[list[Any], Field(min_length=1, max_length=MOST_VISITS)]
+    version: str = ""
+    """The author's label. It has no effect."""
+    start: str | list[Branching] = ""
+    """The first node, or conditions as in `goto`. Default: the first of `nodes`."""
+    initial_state: dict[str, Any] = {}
+    """Values of variables at the start, unless the run is started with others."""
     settings: FlowSettings = FlowSettings()
     variables: dict[str, Any] = {}
     imports: list[Import] = []
@@ -268,10 +268,15 @@ class Node:
     """Keys that name a model, with the model's name in the run."""
     deferred: Mapping[str, Template] = field(default_factory=dict[str, Template])
     sets: Given | None = None
+    condition: Condition | None = None
+    """The node runs only if it holds. None = always."""
+    merge: bool = False
+    merged: frozenset[str] = frozenset()
+    """The variables that `merge` may set, as far as the file shows them."""
     loop: Loop | None = None
     spread: Spread | None = None
     steps: "tuple[Node, ...]" = ()
-    output: str | Mapping[str, str] = ""
+    output: str | Mapping[str, str | Template] = ""
     goto: tuple[Edge, ...] = ()
     on_error: OnError = OnError()
     timeout: float | None = None
@@ -290,6 +295,8 @@ class Node:
         """The variables that the node itself sets."""
         if self.sets is not None:
             return set(self.sets.raw)
+        if self.merge:
+            return set(self.merged)
         if not isinstance(self.output, str):
             return set(self.output)
         # Nested lists have no value of their own.
@@ -311,6 +318,8 @@ class Flow:
     keys: FlowKeys
     nodes: tuple[Node, ...]
     variables: Mapping[str, Any]
+    start: tuple[Edge, ...] = ()
+    """The edges to the first node. () = the first of `nodes`."""
     state: TypeAdapter[Any] | None = None
     """Type of the whole state at the start of a run."""
     types: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict[str, TypeAdapter[Any]])
@@ -320,15 +329,40 @@ class Flow:
     """True if the file declares the type of the answer."""
     needs: frozenset[str] = frozenset()
     """Variables that it reads and that nothing in the file sets or declares."""
+    reads_goal: bool = False
+    """True if a template or condition reads `goal`."""
 
     def start_state(self, data: Mapping[str, Any], goal: str) -> dict[str, Any]:
         """Returns the state at the start of a run, with the goal in its variable."""
-        state, name = dict(data), self.keys.input
+        state, name = {**self.keys.initial_state, **data}, self.keys.input
         return {**state, name: state.get(name, goal)} if name else state
 
     def state_fault(self, state: Mapping[str, Any]) -> str:
         """Returns the reason why the state does not fit `state_schema`, or ""."""
         return _fault(self.state, state)
+
+    def missing(self, state: Mapping[str, Any]) -> list[str]:
+        """Returns the variables that `state_schema` requires and the state lacks."""
+        try:
+            if self.state is not None:
+                self.state.validate_python(state)
+        except ValidationError as error:
+            missing = [one["loc"] for one in error.errors() if one["type"] == "missing"]
+            return [str(place[0]) for place in missing if len(place) == 1]
+        return []
+
+    @property
+    def known(self) -> set[str]:
+        """The variables of the state that the file names."""
+        produced = {name for node in self.nodes for name in node.produced}
+        own = {self.keys.input, *self.keys.initial_state}
+        return {*produced, *self.types, *self.needs, *own} - {""}
+
+    @property
+    def code(self) -> str:
+        """The code of all nodes. It may read variables that the file does not name."""
+        each = [(node.kind, node.inputs.raw) for node in self.every if node.kind is not None]
+        return "\n".join([str(raw.get(key, "")) for kind, raw in each for key in kind.verbatim])
 
     def update_fault(self, update: Mapping[str, Any]) -> str:
         """Returns the reason why a variable's new value does not fit `state_schema`, or ""."""

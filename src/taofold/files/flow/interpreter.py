@@ -7,6 +7,7 @@ the state, and the copies are joined in the order of the branches. A flow in a f
 has a separate state and returns only its result.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,18 @@ from taofold.core.values import Message, Thought
 from taofold.files.actions import ActionCall, Done
 from taofold.files.actions.action import Unusable
 from taofold.files.actions.tools import APPROVE, WAIT, perform
-from taofold.files.expressions.template import Unrenderable
-from taofold.files.flow.flow import END, MOST_VISITS, Flow, Given, Node, Spread, faults_text
+from taofold.files.expressions.template import Template, Unrenderable
+from taofold.files.flow.flow import (
+    END,
+    FAIL,
+    MOST_VISITS,
+    Edge,
+    Flow,
+    Given,
+    Node,
+    Spread,
+    faults_text,
+)
 from taofold.parsing import Unparsed
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
@@ -33,6 +44,7 @@ from taofold.reasoning.nested import closing
 
 
 TRACE: Final = "reasoning_trace"
+_ABSENT: Final = re.compile(r"there is no '(\w+)'")
 Job: TypeAlias = tuple[Sequence[Node], dict[str, Any]]
 """A branch: its nodes, and its local names."""
 
@@ -59,10 +71,10 @@ class Scope:
             **self.extra,
         }
 
-    def next_node(self, node: Node) -> str:
-        """Returns the target of the node's `goto`, or "" for the next node."""
-        for edge in node.goto:
-            if edge.condition is None or edge.condition.holds(self.variables):
+    def target(self, edges: Sequence[Edge], **names: Any) -> str:
+        """Returns the target of the first edge whose condition holds, or "" for the next node."""
+        for edge in edges:
+            if edge.condition is None or edge.condition.holds({**self.variables, **names}):
                 return edge.to
         return ""
 
@@ -85,10 +97,10 @@ class Scope:
         update, fault = own, ""
         if output:
             try:
-                update = own | _outputs(node, done.value)
+                update = own | self._outputs(node, done.value)
                 fault = self.flow.update_fault(update)
-            except LookupError as error:
-                fault = f"output: {error.args[0]}"
+            except (LookupError, Unrenderable) as error:
+                fault = f"{'merge' if node.merge else 'output'}: {error.args[0]}"
             if fault:
                 # The value does not fit, so only the action's own variables are recorded.
                 update = own
@@ -118,7 +130,7 @@ class Scope:
             names = list(spread.branches)
         ends = yield from self._concurrently(spread, jobs)
         self.heard = []
-        return _joined(node, spread, names, ends)
+        return _joined(spread, names, ends)
 
     def _concurrently(self, spread: Spread, jobs: list[Job]) -> Strategy[list[Done]]:
         """Runs at most `lanes` jobs at once. `fail_fast` uses waves, so that stopping is
@@ -170,11 +182,19 @@ class Scope:
         except Unrenderable as error:
             return Done(error=f"result: {error}", state=trace)
 
-    def sequence(self, nodes: Sequence[Node]) -> Strategy[Done]:
+    def sequence(self, nodes: Sequence[Node], start: Sequence[Edge] = ()) -> Strategy[Done]:
         """Runs nodes one after another, following their `goto`."""
         places = {node.name: index for index, node in enumerate(nodes)}
         visits: Counter[str] = Counter()
-        position = 0
+        try:
+            first = self.target(start)
+        except Unrenderable as error:
+            return Done(error=f"start: {error}")
+        if first == FAIL:
+            return Done(error="start: none of its conditions holds")
+        if first in END:
+            return Done(self.last)
+        position = places[first] if first else 0
         while position < len(nodes):
             node = nodes[position]
             visits[node.name] += 1
@@ -186,6 +206,8 @@ class Scope:
                 return done
             if to in END:
                 break
+            if to == FAIL:
+                return Done(error=f"node {node.name!r}: none of the conditions of its goto holds")
             position = places[to] if to else position + 1
         return Done(self.last)
 
@@ -195,6 +217,13 @@ class Scope:
         self.heard += outlook.heard
         if outlook.stop:
             return Done(stop=outlook.stop), ""
+        try:
+            skipped = node.condition is not None and not node.condition.holds(self.variables)
+        except Unrenderable as error:
+            return (yield from self._failed(node, Done(error=f"if: {error}")))
+        if skipped:
+            yield Note("skipped", {"node": node.name})
+            return (yield from self._continued(node, None))
         done = yield from self._attempts(node)
         if done.stop:
             yield from self.record(node, done, output=False)
@@ -217,12 +246,39 @@ class Scope:
             if node.name in errors:
                 rest = {name: error for name, error in errors.items() if name != node.name}
                 yield from self.put({"errors": rest})
-            to = self.next_node(node)
+            to = self.target(node.goto, result=done.value)
         except Unrenderable as error:
             return f"goto: {error}", ""
         if any(edge.condition is not None for edge in node.goto):
             yield Note("branch", {"node": node.name, "to": to})
         return "", to
+
+    def _continued(self, node: Node, value: Any) -> Strategy[tuple[Done, str]]:
+        """Follows the `goto` of a node that was skipped."""
+        try:
+            to = self.target(node.goto, result=value)
+        except Unrenderable as error:
+            return (yield from self._failed(node, Done(error=f"goto: {error}")))
+        return Done(value), to
+
+    def _outputs(self, node: Node, value: Any) -> dict[str, Any]:
+        """Returns the variables that the node's value sets.
+
+        Raises:
+            LookupError: The value has no such part, or a key that cannot name a variable.
+            Unrenderable: A template of `output` cannot be rendered.
+        """
+        if node.sets is not None:
+            return dict(value)
+        if node.merge:
+            return _merged(value)
+        if isinstance(node.output, str):
+            return dict.fromkeys(node.outputs, value)
+        names = {**self.variables, "result": value}
+        return {
+            name: part.render(names) if isinstance(part, Template) else _at(value, part)
+            for name, part in node.output.items()
+        }
 
     def _failed(self, node: Node, done: Done) -> Strategy[tuple[Done, str]]:
         rule = node.on_error
@@ -295,7 +351,10 @@ class Scope:
             return Done(error=f"with: {faults_text(error)}")
 
         def fill(key: str, variables: Mapping[str, Any]) -> Any:
-            return render(node.deferred[key].render({**self.variables, **variables}))
+            try:
+                return render(node.deferred[key].render({**self.variables, **variables}))
+            except Unrenderable as error:
+                raise Unrenderable(f"{key}: {error}") from None
 
         history = (*self.task.history, *self.heard)
         task = replace(self.task, history=history, data=self.state)
@@ -304,10 +363,11 @@ class Scope:
             keys,
             task,
             node.models,
-            frozenset(node.deferred),
+            {key: template.names for key, template in node.deferred.items()},
             fill,
             node.timeout,
             node.description,
+            self.variables,
         )
         return (yield from node.kind.run(call))
 
@@ -350,12 +410,17 @@ class Scope:
         return Answer(output)
 
 
-def _outputs(node: Node, value: Any) -> dict[str, Any]:
-    if node.sets is not None:
-        return dict(value)
-    if isinstance(node.output, str):
-        return dict.fromkeys(node.outputs, value)
-    return {name: _at(value, path) for name, path in node.output.items()}
+def _merged(value: Any) -> dict[str, Any]:
+    """Returns the variables of `merge`: the keys of a mapping, none for null, else `result`."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        return {"result": value}
+    # A value may come from a model. Other names are slots of tools, as `memory.key`.
+    for name in value:
+        if not name.replace("-", "_").isidentifier():
+            raise LookupError(f"the key {name!r} of the value cannot name a variable")
+    return dict(value)
 
 
 def _at(value: Any, path: str) -> Any:
@@ -370,7 +435,7 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> Done:
+def _joined(spread: Spread, names: list[str], ends: list[Done]) -> Done:
     state: dict[str, Any] = {}
     traces = [
         {**entry, "branch": name}
@@ -393,17 +458,34 @@ def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> D
     return Done(value, error[:2000], stop, state)
 
 
+def _lacking(scope: Scope, error: str) -> str:
+    """Returns how to set the variable that the error names, if nothing set it."""
+    lacked = _ABSENT.search(error)
+    if lacked is None or lacked[1] in scope.state:
+        return ""
+    read = scope.flow.needs.union(scope.flow.types)
+    return _set_at_start([lacked[1]] if lacked[1] in read else [])
+
+
+def _set_at_start(names: Sequence[str]) -> str:
+    options = " ".join([f"--set {name}=…" for name in names])
+    return f"; set at the start: {options}" if options else ""
+
+
 def run(flow: Flow, task: Task) -> Strategy[Answer]:
     """Runs a flow as a strategy."""
     scope = Scope(flow, task, flow.start_state(task.data, task.goal))
     try:
         wrong = flow.state_fault(scope.state)
         if wrong:
-            return Answer(None, "error", f"the state does not fit state_schema: {wrong}")
-        ended = yield from scope.sequence(flow.nodes)
+            hint = _set_at_start(flow.missing(scope.state))
+            return Answer(None, "error", f"the state does not fit state_schema: {wrong}{hint}")
+        ended = yield from scope.sequence(flow.nodes, flow.start)
         if not ended.good:
-            return Answer(ended.value, ended.stop or "error", ended.error)
-        return (yield from scope.answer())
+            error = ended.error + _lacking(scope, ended.error)
+            return Answer(ended.value, ended.stop or "error", error)
+        answer = yield from scope.answer()
+        return replace(answer, error=answer.error + _lacking(scope, answer.error))
     except Halt as halt:
         return Answer(None, halt.reason)
 
@@ -417,7 +499,7 @@ def nested_flow(flow: Flow, call: ActionCall[Any]) -> Strategy[Done]:
     wrong = flow.state_fault(scope.state)
     if wrong:
         return Done(error=f"with: it does not fit the state_schema of {flow.name!r}: {wrong}")
-    ended = yield from scope.sequence(flow.nodes)
+    ended = yield from scope.sequence(flow.nodes, flow.start)
     trace = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
     if not ended.good or flow.result is None:
         return replace(ended, state=trace)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from taofold.files.checked_yaml import KeyPath
-from taofold.files.flow.flow import END, OWN, Flow, Node, templates
+from taofold.files.expressions.template import Template
+from taofold.files.flow.flow import END, FAIL, OWN, Edge, Flow, Node, templates
 
 Unset: TypeAlias = Mapping[str, tuple[str, ...]]
 """Variables that may be unset here, each with the names of the nodes on such a path."""
@@ -31,8 +32,12 @@ class UnsetRead:
 def unset_reads(flow: Flow) -> list[UnsetRead]:
     """Returns the reads that a path reaches before any node has set the variable."""
     produced = {name for node in flow.nodes for name in node.produced}
+    there = {flow.keys.input, *flow.keys.initial_state}
     walk = _Walk()
-    ended = walk.sequence(flow.nodes, dict.fromkeys(produced - OWN - {flow.keys.input}, _NO_NODES))
+    unset = dict.fromkeys(produced - OWN - there, _NO_NODES)
+    if flow.start and flow.start[0].condition is not None:
+        walk.read(("start", 0, "if"), flow.start[0].condition.needs, unset)
+    ended = walk.sequence(flow.nodes, unset, flow.start)
     if flow.result is not None:
         walk.read(("result",), _needed(flow.result.raw), ended)
     return list(walk.found.values())
@@ -49,12 +54,13 @@ class _Walk:
             if name in unset:
                 self.found.setdefault((path, name), UnsetRead(path, name, unset[name]))
 
-    def sequence(self, nodes: Sequence[Node], unset: Unset) -> Unset:
+    def sequence(self, nodes: Sequence[Node], unset: Unset, start: Sequence[Edge] = ()) -> Unset:
         """Walks a list of nodes. Returns the variables that may be unset at its end."""
         places = {node.name: index for index, node in enumerate(nodes)}
-        entries: dict[int, dict[str, tuple[str, ...]]] = {0: dict(unset)}
+        firsts = {places.get(target, 0) for target in _continuing(start)} if start else {0}
+        entries: dict[int, dict[str, tuple[str, ...]]] = {first: dict(unset) for first in firsts}
         ended: dict[str, tuple[str, ...]] = {}
-        work = [0]
+        work = sorted(firsts)
         while work:
             position = work.pop()
             node = nodes[position]
@@ -73,7 +79,9 @@ class _Walk:
 
     def node(self, node: Node, unset: Unset) -> Unset:
         """Checks the reads of a node. Returns the variables that may be unset after it."""
-        here = node.key_path
+        here, before = node.key_path, unset
+        if node.condition is not None:
+            self.read((*here, "if"), node.condition.needs, unset)
         if node.approve is not None:
             self.read((*here, "approve"), _needed(node.approve.raw), unset)
         self.read((*here, "with"), _needed(node.inputs.raw), unset)
@@ -91,7 +99,13 @@ class _Walk:
                 self.sequence(inner, unset)
         elif node.steps:
             unset = self.sequence(node.steps, unset)
-        own = node.outputs
+        if not isinstance(node.output, str):
+            for name, part in node.output.items():
+                if isinstance(part, Template):
+                    self.read((*here, "output", name), part.needs, unset)
+        # A skipped node sets nothing.
+        own = set[str]() if node.condition is not None else node.outputs
+        unset = before if node.condition is not None else unset
         behind = {name: (*trail, node.name) for name, trail in unset.items() if name not in own}
         first = node.goto[0].condition if node.goto else None
         if first is not None:
@@ -101,11 +115,16 @@ class _Walk:
 
 def _targets(node: Node) -> Iterator[str]:
     """Yields the names of the nodes that may follow; "" is the next one."""
-    yield from (edge.to for edge in node.goto)
-    if not node.goto or node.goto[-1].condition is not None:
-        yield ""
+    yield from _continuing(node.goto)
     if node.on_error.fallback:
         yield node.on_error.fallback
+
+
+def _continuing(edges: Sequence[Edge]) -> Iterator[str]:
+    """Yields the targets of edges with which the flow continues or ends; "" is the next node."""
+    yield from (edge.to for edge in edges if edge.to != FAIL)
+    if not edges or edges[-1].condition is not None:
+        yield ""
 
 
 def _needed(value: object) -> Iterator[str]:

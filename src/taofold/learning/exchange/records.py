@@ -7,13 +7,14 @@ bounds. Knows nothing about files or about trust.
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from taofold.core.json_values import flaw_of, is_array, is_object, plain
 from taofold.core.text import iso, milliseconds
-from taofold.learning.patterns.kinds import Avoidance, ErrorFix, Kind
+from taofold.learning.extraction.generalisation import error_type_of
+from taofold.learning.patterns.kinds import Avoidance, ErrorFix, ErrorType, Kind
 from taofold.learning.patterns.pattern import ImportClaim, Pattern, UseCounts, valid
 
 VERSION: Final = "1.0.0"
@@ -30,20 +31,24 @@ _SHORTEST_FIX: Final = 20
 class Key(NamedTuple):
     """A key of a file and the part of a pattern that it holds, both as paths.
 
-    A part with its default value is omitted from a file, unless it `must` be present. `each` are
-    the keys of the entries of a list.
+    A part with its default value is omitted from a file, unless it `must` be present or is `shown`,
+    which demands nothing of a file that is read. `each` are the keys of the entries of a list;
+    `ids` writes only the first of them.
     """
 
     file: str
     part: str
     must: bool = False
     each: tuple["Key", ...] = ()
+    shown: bool = False
+    ids: bool = False
 
 
 class Form(NamedTuple):
-    """The form of one kind of pattern in files: its key in a file, its own file, its own keys."""
+    """The form of one kind of pattern in files: its key in a file, its type, its file, its keys."""
 
     key: str
+    type: str
     file: str
     keys: tuple[Key, ...]
 
@@ -91,6 +96,7 @@ _HISTORY: Final = (
 FORMATS: Final[dict[Kind, Form]] = {
     "error": Form(
         "error_patterns",
+        "error_pattern",
         "error-patterns.json",
         (
             Key("pattern_id", "id", must=True),
@@ -118,17 +124,17 @@ FORMATS: Final[dict[Kind, Form]] = {
             Key("taofold.fix_files", "body.fix.files"),
             Key("taofold.fix_vain", "body.fix.vain"),
             Key("taofold.fix_partial", "body.fix.partial"),
-            Key("taofold.fix_template", "body.fix.template"),
         ),
     ),
     "success": Form(
         "success_patterns",
+        "success_pattern",
         "success-patterns.json",
         (
             Key("pattern_id", "id", must=True),
             Key("task_category", "body.category", must=True),
             Key("approach.description", "body.description", must=True),
-            Key("approach.steps", "body.steps"),
+            Key("approach.steps", "body.steps", shown=True),
             Key("approach.tools_used", "body.tools"),
             Key("approach.typical_iterations.average", "body.typical.average"),
             Key("approach.typical_iterations.minimum", "body.typical.minimum"),
@@ -148,6 +154,7 @@ FORMATS: Final[dict[Kind, Form]] = {
     ),
     "anti": Form(
         "anti_patterns",
+        "anti_pattern",
         "anti-patterns.json",
         (
             Key("pattern_id", "id", must=True),
@@ -160,7 +167,7 @@ FORMATS: Final[dict[Kind, Form]] = {
             Key("better_alternative.description", "body.better"),
             Key("better_alternative.success_pattern_id", "body.better_id"),
             Key("source_loops", "sources", each=(*_ENTRY, Key("failure_iteration", "iterations"))),
-            Key("taofold.tags", "tags"),
+            Key("tags", "tags"),
             Key("taofold.task_category", "body.category"),
             Key("taofold.error_signature.error_type", "body.signature.type"),
             Key("taofold.error_signature.error_pattern", "body.signature.pattern"),
@@ -172,6 +179,7 @@ FORMATS: Final[dict[Kind, Form]] = {
     ),
     "template": Form(
         "code_templates",
+        "code_template",
         "code-templates.json",
         (
             Key("template_id", "id", must=True),
@@ -182,7 +190,10 @@ FORMATS: Final[dict[Kind, Form]] = {
             Key("tags", "tags"),
             Key("placeholders", "body.holes"),
             Key("use_case", "body.use"),
-            _LOOPS,
+            Key("description", "body.description"),
+            # The schema allows ids alone: times, roles and agents are beside them.
+            _LOOPS._replace(ids=True),
+            _LOOPS._replace(file="taofold.source_loops"),
             Key("taofold.task_category", "body.category"),
             *_NAME,
             *_HISTORY,
@@ -190,11 +201,17 @@ FORMATS: Final[dict[Kind, Form]] = {
     ),
 }
 _TIMES: Final = frozenset({"first_discovered", "last_used", "at"})
+_ERROR_TYPES: Final = frozenset(get_args(ErrorType))
+_CLASS: Final = re.compile(r"[A-Za-z_][\w.:-]{0,99}")
 _PLACE: Final = re.compile(r"`(\$.*?)((?:\[[^\]]*\])?)`$")
 
 
 def written(pattern: Pattern) -> Json:
-    """Returns the pattern in the schema of its kind; parts with their default are omitted."""
+    """Returns the pattern in the schema of its kind; parts with their default are omitted.
+
+    The schema has eight names of errors. The language's own name, such as `AttributeError`, is in
+    `taofold.error_class`.
+    """
     tree: Json = plain(msgspec.to_builtins(pattern))  # without defaults
     counts, rate = pattern.counts, pattern.counts.rate
     claim = None if counts.usage else pattern.claim
@@ -207,14 +224,17 @@ def written(pattern: Pattern) -> Json:
         stated["counts"] = {"usage": counts.usage}
     if rate is not None or pattern.kind != "template":
         share = rate or 0.0
-        stated["rate"] = round(1.0 - share if pattern.kind == "anti" else share, 2)
+        # A claim is passed on as it was written; it may have more digits than our own rates.
+        digits = 2 if claim is None else 10
+        stated["rate"] = round(1.0 - share if pattern.kind == "anti" else share, digits)
     for point in tree["trend"] or ():
         point["rate"] = round(point["rate"], 4)
         if len(point.get("loops", ())) == 1:
             (point["loop"],) = point.pop("loops")
-    record = _record(tree, plain(pattern), FORMATS[pattern.kind].keys)
+    form = FORMATS[pattern.kind]
+    record = _record(tree, plain(pattern), form.keys) | {"type": form.type}
     if claim is not None:
-        # Passed on unchanged: nothing of it was observed here.
+        # Passed on unchanged, without its licence: nothing of it was observed here.
         _put(record, "taofold.claimed", True)
     return record
 
@@ -227,16 +247,25 @@ def _record(tree: Json, whole: Json, keys: Sequence[Key]) -> Json:
     record: Json = {}
     for key in keys:
         part = _found(tree, key.part, "$")
-        if part is None and key.must:
+        if part is None and (key.must or key.shown):
             part = _found(whole, key.part, "$")
         if part is None:
             continue
-        if key.each:
+        if key.ids:
+            part = list(dict.fromkeys([entry[key.each[0].part] for entry in part]))
+        elif key.each:
             part = [_record(entry, entry, key.each) for entry in part]
         elif key.part in _TIMES:
-            part = iso(part)
+            if not part:  # Unknown.
+                continue
+            part = instant(part)
         _put(record, key.file, part)
     return record
+
+
+def instant(ms: int) -> str:
+    """Returns a time in ISO 8601, without a fraction if it is a whole second."""
+    return iso(ms).replace(".000Z", "Z")
 
 
 def _put(tree: Json, path: str, value: Any) -> None:
@@ -253,11 +282,16 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
         ValueError: It is not one; the text ends with ` - at `$.path``.
     """
     places: dict[str, str] = {}
+    if is_object(raw) and isinstance(better := raw.get("better_alternative"), str):
+        # The document writes the id of a success pattern; the schema has an object.
+        key = "success_pattern_id" if valid(better, "success") else "description"
+        raw = {**raw, "better_alternative": {key: better}}
     tree = _tree(raw, FORMATS[kind].keys, places)
     body = tree.setdefault("body", {})
     body["kind"] = kind
+    _named(body.get("signature"))
     for source in tree.get("sources", ()):
-        source.setdefault("at", tree.get("first_discovered", at))
+        source.setdefault("at", 0)
         source["claimed"] = True
     for n, point in enumerate(tree.get("trend", ())):
         if "loop" in point and "loops" not in point:
@@ -282,6 +316,16 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
         case _:
             counted = {"successes", "failures"} <= tree["claim"]["counts"].keys()
             return msgspec.structs.replace(pattern, claim=_claim(pattern, counted, at))
+
+
+def _named(signature: Any) -> None:
+    """Accepts an error by the language's own name, which the schema's eight names do not have."""
+    if not is_object(signature):
+        return
+    own = signature.get("type")
+    if isinstance(own, str) and own not in _ERROR_TYPES and _CLASS.fullmatch(own):
+        signature["type"] = error_type_of(own)
+        signature.setdefault("name", own)
 
 
 def _tree(

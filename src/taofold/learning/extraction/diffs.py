@@ -92,6 +92,28 @@ def narrowed(change: FileChange, wanted: Collection[ChangedLines]) -> FileChange
     return FileChange(change.path, change.before, "".join([*parts, *before[at:]]))
 
 
+def transplanted(change: FileChange, text: str) -> str | None:
+    """Returns `text`, a variant of the file before the change, with the change applied.
+
+    None if the change touches lines in which the texts differ.
+    """
+    old, target = change.before.splitlines(keepends=True), text.splitlines(keepends=True)
+    new = change.after.splitlines(keepends=True)
+    blocks = _matcher(old, target).get_matching_blocks()
+    parts: list[str] = []
+    at = 0
+    for span in spans(change):
+        block = next(
+            (b for b in blocks if b.a <= span.start and span.end <= b.a + b.size and b.size), None
+        )
+        if block is None:
+            return None
+        start, end = (block.b + place - block.a for place in (span.start, span.end))
+        parts += [*target[at:start], *new[span.new_start : span.new_end]]
+        at = end
+    return "".join([*parts, *target[at:]])
+
+
 def hunks(change: FileChange) -> tuple[Hunk, ...]:
     """Returns the differing lines; () as for `spans`."""
     before, after = change.before.splitlines(), change.after.splitlines()

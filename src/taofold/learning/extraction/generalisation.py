@@ -58,22 +58,22 @@ _TYPES: Final[dict[str, ErrorType]] = {
     "TypeError": "TypeError",
     "SyntaxError": "SyntaxError",
     "IndentationError": "SyntaxError",
-    "NameError": "ReferenceError",
-    "UnboundLocalError": "ReferenceError",
+    "TabError": "SyntaxError",
     "ReferenceError": "ReferenceError",
-    "AttributeError": "ReferenceError",
     "AssertionError": "AssertionError",
     "Failed": "AssertionError",
     "AssertionFailedError": "AssertionError",
     "RuntimeError": "RuntimeError",
     "RecursionError": "RuntimeError",
-    "RangeError": "RuntimeError",
-    "panic": "RuntimeError",
+    "NotImplementedError": "RuntimeError",
     "TimeoutError": "TimeoutError",
     "Timeout": "TimeoutError",
     "ValidationError": "ValidationError",
-    "ValueError": "ValidationError",
 }
+"""The schema's names, and the classes that are a kind of these in their own language.
+
+An AttributeError of Python is no ReferenceError of JavaScript.
+"""
 _LANGUAGES: Final = {
     ".py": "python",
     ".pyi": "python",

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from taofold.core.events import Observed, Proposed, Record
+from taofold.core.events import Observed, Proposed, Record, RunStarted
 from taofold.core.failing_checks import Check, is_assertion, is_exception
 from taofold.core.values import Action, Value
 from taofold.diagnostics import failing_checks, parse_pytest
@@ -183,12 +183,14 @@ class _Fold:
     tools: list[str] = field(default_factory=list[str])
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The known current contents of files."""
+    writes: list["RecordedWrite"] = field(default_factory=list["RecordedWrite"])
     checking: set[str] = field(default_factory=set[str])
     """Commands that have reported failing checks: empty output of theirs is success."""
+    effects: Mapping[str, str] | None = None
 
-    def make(self, change: FileChange) -> None:
+    def make(self, change: FileChange, result: Any = None) -> None:
         """Records a changed file."""
-        text = self.texts.get(change.path)
+        text, whole = self.texts.get(change.path), change.unsure
         # The whole file: a comparison then shows the changed lines and their context.
         if text is not None and change.unsure:
             change = FileChange(change.path, text, change.after)
@@ -199,6 +201,7 @@ class _Fold:
             self.texts.pop(change.path, None)
         else:
             self.texts[change.path] = change.after
+        self.writes.append(RecordedWrite(change, whole, result))
         self.open.append(change)
 
     def close(self, after: tuple[Check, ...] | None) -> None:
@@ -222,11 +225,23 @@ class _Fold:
             self.known = after
 
 
+class RecordedWrite(NamedTuple):
+    """A change that a tool made with the file's path and content in its parameters.
+
+    `whole`: it replaced the whole file. `result` is the tool's result.
+    """
+
+    change: FileChange
+    whole: bool
+    result: Any
+
+
 class RunReading(NamedTuple):
-    """The attempts of a run, and the known contents of its changed files at its end."""
+    """The attempts of a run, its recorded writes, and the files that it left, as far as known."""
 
     attempts: tuple[RepairAttempt, ...]
     texts: Mapping[str, str]
+    writes: tuple[RecordedWrite, ...] = ()
 
 
 def read_run(
@@ -250,6 +265,8 @@ def read_run(
     actions: dict[tuple[str, int], Action] = {}
     for record in records:
         match record.event:
+            case RunStarted() as started:
+                fold.effects = effects_of(started)
             case Proposed(key=key, actions=batch):
                 actions.update({(key, n): action for n, action in enumerate(batch)})
             # A refused action never ran.
@@ -260,16 +277,16 @@ def read_run(
             case _:
                 pass
     fold.close(None)
-    return RunReading(tuple(fold.attempts), fold.texts)
+    return RunReading(tuple(fold.attempts), fold.texts, tuple(fold.writes))
 
 
 def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
-    change = changed(action)
+    change = changed(action, fold.effects)
     if change is not None:
         fold.tools.append(action.tool)
         # A failed edit changed nothing, but its tool counts as tried.
         if done:
-            fold.make(change)
+            fold.make(change, result)
         return
     parameters = action.parameters
     command = next((str(parameters[n]) for n in _COMMANDS if n in parameters), "")
@@ -305,11 +322,29 @@ def _passed(result: Any, output: str) -> bool:
     return output.startswith("exit code 0")
 
 
-def changed(action: Action) -> FileChange | None:
+def effects_of(started: RunStarted | None) -> Mapping[str, str] | None:
+    """Returns the recorded effects of the run's tools; None if the log does not hold them.
+
+    A tool without an entry only reads.
+    """
+    if started is None or started.imported is not None:
+        return None
+    effects = started.settings.get("effects", {})
+    return cast("dict[str, str]", effects) if isinstance(effects, dict) else {}
+
+
+def changed(action: Action, effects: Mapping[str, str] | None) -> FileChange | None:
     """Returns the change that an action makes to a file, if its parameters describe one.
 
     For an overwritten file only the new text is known: the change is `unsure`.
+
+    Args:
+        action: The action. The caller decides whether it succeeded.
+        effects: The effects of the tools (`effects_of`). A tool that only reads changes nothing,
+            with any parameters. None: the parameters alone decide.
     """
+    if effects is not None and effects.get(action.tool, "read") == "read":
+        return None
     parameters = action.parameters
     path = parameters.get("path") or parameters.get("file_path") or parameters.get("file")
     if not isinstance(path, str):

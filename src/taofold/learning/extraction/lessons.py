@@ -8,9 +8,11 @@ contain a file's content.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final, get_args
+from typing import Final, cast, get_args
 
-from taofold.core.failing_checks import Check
+from msgspec.structs import replace
+
+from taofold.core.failing_checks import Check, is_test_id
 from taofold.core.text import times
 from taofold.diagnostics import causes_of
 from taofold.learning.extraction.acts import acts, inert
@@ -57,7 +59,7 @@ from taofold.learning.patterns.kinds import (
     Kind,
     Language,
 )
-from taofold.learning.patterns.pattern import Pattern, PatternScope
+from taofold.learning.patterns.pattern import MOST_TESTS, Pattern, PatternScope
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 MOST: Final = 8
@@ -117,7 +119,18 @@ def _errors(history: LoopHistory, settled: Iterable[SettledError]) -> Iterator[P
             partial=each.partial,
         )
         body, name = ErrorFix(signature_of(each.first, history), fix), gist(*sign_of(each.first))
-        yield _pattern(history, name, body, language, category, each.first.error_type)
+        found = _pattern(history, name, body, language, category, each.first.error_type)
+        yield replace(found, tests=_tests([each.first, *each.alike]))
+
+
+def _tests(checks: Iterable[Check]) -> tuple[str, ...]:
+    """Returns the ids of the first tests among the checks, without their parameters.
+
+    A shortened id could not be run, so a long one is omitted.
+    """
+    parts = [check.id.partition("::") for check in checks if is_test_id(check.id)]
+    ids = [f"{path}{mark}{name.partition('[')[0]}" for path, mark, name in parts]
+    return tuple(dict.fromkeys([name for name in ids if len(name) <= _MOST_EXAMPLE]))[:MOST_TESTS]
 
 
 def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
@@ -198,7 +211,22 @@ def _approaches(
 
 
 def _avoidances(history: LoopHistory, settled: Iterable[SettledError]) -> Iterator[Pattern]:
-    """Yields the mistakes in a loop. For a fixed error, its lesson lists the failed attempts."""
+    """Yields the mistakes in a loop. Those before a fix name the fix as the better alternative."""
+    settled = list(settled)
+    for each in settled:
+        tries = [
+            (attempt, tried)
+            for attempt in history.attempts[each.start : each.end]
+            if attempt.judged and (tried := _tried(attempt, sign_of(each.first)))
+        ]
+        # The error before the first edit counts: two edits without effect show it three times.
+        if len(tries) + 1 >= REPEATED:
+            edits = _edits(change for _, tried in tries for change in tried)
+            symptom = f"the same error stayed after {times(len(tries), 'edit')}"
+            found = _avoidance(history, each.first, edits, "repeated_same_error", symptom)
+            better = f"The error was gone after {_shortly(*lines_of(each.changes))}"
+            body = replace(cast("Avoidance", found.body), better=better)
+            yield replace(found, body=body)
     told = {sign_of(check) for each in settled for check in (each.first, *each.alike)}
     judged = [attempt for attempt in history.attempts if attempt.judged and attempt.changes]
     signs = Counter(sign_of(c) for attempt in judged for c in attempt.after if known(c))

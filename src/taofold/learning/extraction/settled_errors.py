@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from taofold.core.failing_checks import Check, is_test
 from taofold.learning.extraction.acts import acts, inert
 from taofold.learning.extraction.diffs import (
+    KNOWN,
     MOST_SHOWN,
     ChangedLines,
     Line,
@@ -25,6 +26,8 @@ from taofold.learning.extraction.diffs import (
     lost_lines,
     narrowed,
     spans,
+    tokens,
+    transplanted,
 )
 from taofold.learning.extraction.generalisation import pattern_of
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
@@ -133,14 +136,69 @@ def _settled(
         if fails or not (attempt.kept and attempt.judged):
             continue
         edits = code_changes(attempts[number : end + 1])
-        changes = joined(code_changes(attempts[start:number]), edits)
+        # Edits that left the error as it was are no part of its fix.
+        idle = [each for each in attempts[start:number] if _idle(each, ids, sign)]
+        clean = without_idle(attempts[start : end + 1], idle)
+        changes = clean or joined(code_changes(attempts[start:number]), edits)
         failing = (*attempts[number].before, *attempt.before)
         others = [check for check in failing if check.id not in ids | broken]
         part = part_of(changes, first, others, edits, several=several)
-        if part.changes and lost.isdisjoint(added_lines(part.changes)):
-            vain = _vain(attempts[start:end], first, ids, lost, part.changes)
+        # A line that only an idle edit replaced would still be there without that edit.
+        gone = lost_lines([each for each in attempts if each not in idle]) if clean else lost
+        if part.changes and gone.isdisjoint(added_lines(part.changes)):
+            tries = _lines_added(idle) if clean else set[Line]()
+            vain = _vain(attempts[start:end], first, ids, lost | tries, part.changes)
             return SettledError(start, end, alike, first, part.changes, vain, part.partial)
     return None
+
+
+def _idle(attempt: RepairAttempt, ids: Collection[str], sign: Sign) -> bool:
+    """Returns whether the attempt edited code and left every check as it was."""
+    stayed = [now for c in attempt.before if (now := attempt.became(c)) and sign_of(now) == sign]
+    same = attempt.judged and attempt.kept and not (attempt.turned or attempt.broke)
+    return same and any(check.id in ids for check in stayed) and bool(code_changes([attempt]))
+
+
+def _lines_added(attempts: Iterable[RepairAttempt]) -> set[Line]:
+    return {*added_lines(code_changes(attempts))}
+
+
+def without_idle(
+    attempts: Sequence[RepairAttempt], idle: Sequence[RepairAttempt]
+) -> tuple[FileChange, ...]:
+    """Returns the changes of `attempts` as if the `idle` ones had not been made.
+
+    Empty if that is impossible: an edit changes a line of an idle one, or uses a name that an idle
+    one introduced, so the idle edit may be a needed half of the fix.
+    """
+    first: dict[str, str] = {}
+    real: dict[str, str] = {}
+    clean: dict[str, str] = {}
+    fixed: set[str] = set()
+    dropped: set[str] = set()
+    for attempt in attempts:
+        for change in code_changes([attempt]) if attempt.kept else ():
+            path = change.path
+            first.setdefault(path, change.before)
+            clean.setdefault(path, change.before)
+            if change.part or change.unsure or real.get(path, change.before) != change.before:
+                return ()
+            real[path] = change.after
+            if attempt in idle:
+                dropped |= _names(change.after) - _names(change.before) - _names(first[path])
+                continue
+            moved = transplanted(change, clean[path])
+            if moved is None:
+                return ()
+            clean[path] = moved
+            fixed.add(path)
+    changes = [FileChange(path, first[path], clean[path]) for path in first if path in fixed]
+    used = {token for _, line in added_lines(changes) for token in _names(line)}
+    return () if not idle or not dropped.isdisjoint(used) else tuple(changes)
+
+
+def _names(text: str) -> set[str]:
+    return {token for token in tokens(text) if token.isidentifier()} - KNOWN
 
 
 class ErrorPart(NamedTuple):

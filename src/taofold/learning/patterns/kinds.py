@@ -55,12 +55,12 @@ Language = Literal["typescript", "javascript", "python", "go", "rust", "java", "
 class ErrorSignature(Value, frozen=True):
     """The recognisable form of an error.
 
-    `type` is one of the schema's eight, `name` the real class such as "KeyError". `pattern` is the
-    message with `.*` for varying parts; it is never run as a regular expression. `hints` are places
-    such as `*.py:validate*`. `example` is one such message verbatim, and `seen` its place as
-    `path:function`. `caller` are the lines of a test or a program that led to it, `raised` the line
-    that raised it. `causes` are the exceptions that led to it, the first one first, each as `class:
-    message`.
+    `type` is one of the schema's eight, `name` the language's own class such as "KeyError".
+    `pattern` is the message with `.*` for varying parts; it is never run as a regular expression.
+    `hints` are places such as `*.py:validate*`. `example` is one such message verbatim, and `seen`
+    its place as `path:function`. `caller` are the lines of a test or a program that led to it,
+    `raised` the line that raised it. `causes` are the exceptions that led to it, the first one
+    first, each as `class: message`.
     """
 
     type: ErrorType = "Other"
@@ -77,17 +77,15 @@ class ErrorSignature(Value, frozen=True):
 class Fix(Value, frozen=True):
     """The change that made the error go away.
 
-    `category` is one of the schema's eight, `template` a finer name for the shape of the edit, such
-    as "off_by_one", if there is one. `code` is a template with `{{holes}}`. `diff` has the removed
-    and added lines with their original names, prefixed by `-` or `+` (with holes in patterns of
-    release 0.1), and context lines prefixed by a space. `files` are the changed files. `vain` are
+    `category` is one of the schema's eight. `code` is a template with `{{holes}}`. `diff` has the
+    removed and added lines with their original names, prefixed by `-` or `+`, and context lines
+    prefixed by a space. `files` are the changed files. `vain` are
     earlier edits of the same loop that left the error in place. `partial`: the change was made
     together with others of unknown purpose. `cause` is a sentence of imported files.
     """
 
     description: str = ""
     category: FixCategory = "other"
-    template: str = ""
     code: str = ""
     language: str = ""
     diff: str = ""
@@ -108,8 +106,8 @@ class IterationSpread(Value, frozen=True):
     """The numbers of iterations of loops."""
 
     average: float = 0.0
-    minimum: int = 0
-    maximum: int = 0
+    minimum: int | float = 0
+    maximum: int | float = 0
 
 
 class Approach(Value, frozen=True, tag_field="kind", tag="success"):
@@ -148,13 +146,14 @@ class Avoidance(Value, frozen=True, tag_field="kind", tag="anti"):
 
 
 class CodeTemplate(Value, frozen=True, tag_field="kind", tag="template"):
-    """Code with `{{holes}}`; `holes` describes each of them."""
+    """Code with `{{holes}}`; `holes` describes each of them. `description` is from a file."""
 
     code: str
     language: Language = "other"
     use: str = ""
     holes: dict[str, str] = {}
     category: TaskCategory | None = None
+    description: str = ""
 
 
 Body: TypeAlias = ErrorFix | Approach | Avoidance | CodeTemplate

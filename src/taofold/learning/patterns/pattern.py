@@ -18,6 +18,8 @@ from taofold.learning.patterns.kinds import Avoidance, Body, ErrorFix, ErrorSign
 
 Role = Literal["discovered", "merged", "applied"]
 KEPT_TREND: Final = 100
+MOST_TESTS: Final = 3
+"""The most tests that a pattern names."""
 
 
 class PatternSource(Value, frozen=True):
@@ -73,12 +75,39 @@ ONE_WIN: Final = UseCounts(1, 1, 0)
 ONE_LOSS: Final = UseCounts(1, 0, 1)
 
 
+class Licence(Value, frozen=True):
+    """The effect of a pattern in another registry, as the holder of a trusted key signed it.
+
+    `value` is the difference in iterations between `shown` loops that saw the pattern and `held`
+    control loops, from `low` to `high` with 95 %. `signer` is the beginning of the key's name.
+    """
+
+    signer: str
+    shown: int = 0
+    held: int = 0
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    control_share: float = 0.0
+    runs: int = 0
+    """The number of runs with a hash that it rests on."""
+
+    @property
+    def helps(self) -> bool:
+        """True if the interval shows that loops needed fewer iterations."""
+        return self.high is not None and self.high < 0
+
+
 class ImportClaim(Value, frozen=True):
-    """The claims of a file about a pattern, imported at `at`. `rate` is as written."""
+    """The claims of a file about a pattern, imported at `at`. `rate` is as written.
+
+    Without a `licence` they count as nothing.
+    """
 
     counts: UseCounts = UseCounts()
     rate: float | None = None
     at: int = 0
+    licence: Licence | None = None
 
     @property
     def share(self) -> float | None:
@@ -185,6 +214,7 @@ class Pattern(Value, frozen=True):
     discovery here is merged into such a text. `shown_in` are the loops that saw it, by project,
     `held_in` the control loops that would have. `refuted` are the projects in which it was no fix,
     each with the reason. `only_in` is the project that does not share it, "" if it is shared.
+    `tests` are the ids of the first tests that showed its error, in the repository of its scope.
     """
 
     id: str
@@ -204,6 +234,7 @@ class Pattern(Value, frozen=True):
     related: tuple[str, ...] = ()
     retired: str = ""
     """The reason why it is no longer injected ("" = it may be)."""
+    tests: tuple[str, ...] = ()
 
     @property
     def kind(self) -> Kind:
@@ -253,6 +284,7 @@ class Pattern(Value, frozen=True):
             sources=tuple(sources),
             shown_in={"": seen_from(project, self.shown_in)},
             held_in={"": seen_from(project, self.held_in)},
+            tests=self.tests if project == self.scope.repository else (),
         )
 
     @property
@@ -315,6 +347,12 @@ class Pattern(Value, frozen=True):
     def claimed(self) -> bool:
         """True if it is an import that has not helped here yet."""
         return self.claim is not None and not self.helped
+
+    @property
+    def licensed(self) -> bool:
+        """True if a trusted key signed that it helps loops in another registry."""
+        licence = None if self.claim is None else self.claim.licence
+        return licence is not None and licence.helps
 
     @property
     def probation(self) -> bool:

@@ -69,17 +69,19 @@ class PatternChoice(NamedTuple):
 def effectiveness(pattern: Pattern) -> float:
     """Returns a pattern's effectiveness by our own evidence: the mean of a Beta posterior, 0 to 1.
 
-    For an anti-pattern it is the certainty of failure. Discoveries and claims of a file are no
-    evidence of effect.
+    For an anti-pattern it is the certainty of failure. Discoveries and unsigned claims of a file
+    are no evidence of effect.
     """
     if pattern.kind == "anti":
         counts = pattern.counts
         return (counts.failures + 1.0) / (counts.successes + counts.failures + 2.0)
     applied = pattern.applied
     ignored = max(pattern.shown.loops - applied.usage, 0)
+    # A licence counts as one use that helped, as the vote of another project does.
+    voted = float(pattern.licensed)
     # One prior win and one loss: 1 success of 1 is 2/3, not 1, and 17 of 18 is more.
-    share = (applied.successes + 1.0) / (applied.usage + _IGNORED * ignored + 2.0)
-    return share * _CLAIMED if pattern.claimed else share
+    share = (applied.successes + voted + 1.0) / (applied.usage + voted + _IGNORED * ignored + 2.0)
+    return share * _CLAIMED if pattern.claimed and not voted else share
 
 
 def rank(
@@ -142,7 +144,7 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
 
 
 def _acts(body: Body) -> str:
-    """Returns how the code of a pattern acts; for files, and releases that did not check it."""
+    """Returns how the code of a pattern acts: a file may hold any code."""
     match body:
         case ErrorFix(signature, fix):
             error = " ".join([signature.name, signature.example, *signature.causes])

@@ -183,7 +183,7 @@ def _texts(pattern: Pattern) -> list[str]:
         case ErrorFix(fix=fix):
             # Without context lines: they are about something else.
             gone, new = sides(fix.diff)
-            texts += [fix.description, fix.template, fix.code, *gone, *new]
+            texts += [fix.description, fix.code, *gone, *new]
         case Approach() as body:
             texts += [body.description, literal(body.task), *body.steps, *body.preconditions]
         case Avoidance() as body:

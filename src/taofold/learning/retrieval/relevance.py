@@ -62,7 +62,7 @@ def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
                 if fix.diff
                 else tokens(HOLE.sub("ID", fix.code[:_LONGEST]))
             )
-            return ("error", error, fix.category, fix.template, bool(fix.diff)), (
+            return ("error", error, fix.category, bool(fix.diff)), (
                 message,
                 tuple(change),
             )
@@ -162,7 +162,7 @@ def _withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case:
     both = signature.pattern, pattern_of(failing.message)
     if not sure and any(_PROGRAM.match(f"{failing.error_type}: {message}") for message in both):
         return "such an error has its cause in the program at hand"
-    if pattern.claimed and failing.id not in case.failed:
+    if pattern.claimed and not pattern.licensed and failing.id not in case.failed:
         return "a file claims it: it is shown once this loop has failed at such an error"
     return ""
 

@@ -7,11 +7,10 @@ these patterns.
 
 import re
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from taofold.core.failing_checks import Check
-from taofold.core.text import times
+from taofold.core.failing_checks import Check, is_test_id
+from taofold.core.text import frame_mark, times
 from taofold.learning.extraction.comments import without_comments
 from taofold.learning.extraction.diffs import MOST_SHOWN
 from taofold.learning.extraction.generalisation import raised_at
@@ -70,8 +69,8 @@ def _unmarked(text: str) -> str:
 
 
 def framed(text: str) -> str:
-    """Returns `text` between two marks with its digest, which no text can contain itself."""
-    mark = blake2b(text.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    """Returns `text` between two lines with a mark that does not occur in it."""
+    mark = frame_mark(text)
     return f"[begin reference data {mark}]\n\n{text}\n\n[end reference data {mark}]"
 
 
@@ -142,7 +141,7 @@ def item(one: Ranked, number: int) -> str:
                     f"   - It was no cure in {wrong} of {len(pattern.uses)} that followed it"
                 )
             lines += [*_came_up(body.signature), *_fix(body.fix)]
-            lines += _compare(*one.seen) if one.seen else []
+            lines += [*(_compare(*one.seen) if one.seen else []), *_first_tests(one)]
         case Approach() as body:
             lines += _approach(body)
         case Avoidance() as body:
@@ -222,6 +221,16 @@ def _compare(signature: ErrorSignature, here: Check) -> list[str]:
     return [f"   - {line(f'Raised there by: `{there}`. Here: `{now}`', _AVOID)}"]
 
 
+def _first_tests(one: Ranked) -> list[str]:
+    """Returns the failing test that the pattern matched, and those that showed its error before."""
+    here = one.seen[1].id if one.seen else ""
+    before = [line(t, _MESSAGE) for t in one.pattern.tests if t != here.partition("[")[0]]
+    return [
+        *([f"   - Run this test first after an edit: {line(here, _MESSAGE)}"] * is_test_id(here)),
+        *([f"   - Tests that showed this error here before: {', '.join(before)}"] * bool(before)),
+    ]
+
+
 def _fix(fix: Fix) -> list[str]:
     """Returns the change, or its description if there is no difference."""
     if fix.diff:
@@ -241,10 +250,8 @@ def _fix(fix: Fix) -> list[str]:
     lines = [f"   - Cause: {line(fix.cause, _LINE)}"] if fix.cause else []
     if fix.description:
         lines.append(f"   - Fix: {line(fix.description, _LINE)}")
-    named = line(fix.template, 40)
-    both = named and named != fix.category
-    if named or fix.category != "other":
-        lines.append(f"   - Category: {f'{named} ({fix.category})' if both else fix.category}")
+    if fix.category != "other":
+        lines.append(f"   - Category: {fix.category}")
     return [*lines, *(_fenced("Template", fix.language, fix.code) if fix.code else [])]
 
 

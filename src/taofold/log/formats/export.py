@@ -4,7 +4,9 @@
 |---|---|---|
 | `ndjson` | every record, and the blobs that they reference | the same records |
 | `tao-yaml` | thoughts, actions, observations, violations, outcome | an imported run |
+| `tao-iteration` | thoughts, actions, observations | an imported run |
 | `react-json` | thought, action, input, observation, answer | an imported run |
+| `tao-text` | thoughts, actions, observations as text for readers | – |
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,11 +16,15 @@ from taofold.core.errors import ConfigError
 from taofold.core.events import Record
 from taofold.log.formats import ndjson as ndjson
 from taofold.log.formats import react_json as react_json
+from taofold.log.formats import tao_text as tao_text
 from taofold.log.formats import tao_yaml as tao_yaml
 from taofold.policy.redaction.views import shown
 
-Format: TypeAlias = Literal["ndjson", "tao-yaml", "react-json"]
+Format: TypeAlias = Literal["ndjson", "tao-yaml", "tao-iteration", "react-json"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+"""The formats that are written and read."""
+WRITTEN: Final = (*FORMATS, "tao-text")
+"""The formats that are written."""
 
 
 def export(
@@ -36,10 +42,14 @@ def export(
             return ndjson.dumps(records, blobs)
         case "tao-yaml":
             return tao_yaml.dumps([shown(record) for record in records])
+        case "tao-iteration":
+            return tao_yaml.dumps_iterations([shown(record) for record in records])
         case "react-json":
             return react_json.dumps([shown(record) for record in records])
+        case "tao-text":
+            return tao_text.dumps([shown(record) for record in records])
         case _:
-            raise _unknown(format)
+            raise ConfigError(f"unknown format {format!r}: use one of {', '.join(WRITTEN)}")
 
 
 def read(
@@ -68,12 +78,14 @@ def read(
     match format:
         case "ndjson":
             return ndjson.loads(text, run=run, source=source)
-        case "tao-yaml":
+        case "tao-yaml" | "tao-iteration":
             return tao_yaml.loads(text, run=run, at=at, strict=strict, source=source)
         case "react-json":
             return react_json.loads(text, run=run, at=at, source=source)
+        case "tao-text":
+            raise ConfigError(f"tao-text is only written: import one of {', '.join(FORMATS)}")
         case _:
-            raise _unknown(format)
+            raise ConfigError(f"unknown format {format!r}: use one of {', '.join(FORMATS)}")
 
 
 def read_blobs(
@@ -89,7 +101,3 @@ def read_blobs(
         ConfigError: They are not those that the records reference.
     """
     return ndjson.load_blobs(text, records, source=source or format) if format == "ndjson" else {}
-
-
-def _unknown(name: str) -> ConfigError:
-    return ConfigError(f"unknown format {name!r}: use one of {', '.join(FORMATS)}")

@@ -2,11 +2,12 @@
 
 Both pass each turn to a `RecordWriter`, which builds the records. These fold, check and measure
 like those of a run. Missing or wrong values are repaired and recorded as violations, or rejected by
-a strict import: an unknown term never improves a run.
+a strict import: an unknown term never improves a run. `Gaps` are recorded beside a turn, so that an
+export states no time that its document did not state.
 """
 
-from collections.abc import Sequence
-from typing import Final, cast, get_args
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -15,12 +16,59 @@ from taofold.core import events as e
 from taofold.core.rule_names import STATUS, UNTYPED
 from taofold.core.rules import check_thought
 from taofold.core.trace import TracedCall
-from taofold.core.values import RESERVED, ObservationStatus, Thought
+from taofold.core.values import RESERVED, ObservationStatus, Thought, Value
 from taofold.log.formats.yaml_document import DocumentFault, Path
 
 STRATEGY: Final = "imported"
 """The strategy of imported runs. No strategy has this name, so they cannot be resumed."""
+WITHOUT_ACTION: Final = "an observation without an action"
+"""The fault of a stray observation."""
 _STATUSES: Final = frozenset(get_args(ObservationStatus))
+
+
+class Gaps(Value, frozen=True, omit_defaults=True):
+    """The missing times of a turn, and its observations without an action, by index in the batch.
+
+    Args:
+        thought: The thought has no time.
+        actions: Actions without a time.
+        observations: Observations without a time.
+        durations: Observations without a duration.
+        stray: Observations without an action, as the document has them.
+        log: The document states no time of its start. Only under the key "".
+        outcome: The end has no time. Only under the key "".
+    """
+
+    thought: bool = False
+    actions: tuple[int, ...] = ()
+    observations: tuple[int, ...] = ()
+    durations: tuple[int, ...] = ()
+    stray: tuple[Any, ...] = ()
+    log: bool = False
+    outcome: bool = False
+
+
+_GAPS: Final = "gaps"
+_WITHOUT: Final = Gaps()
+
+
+def gaps_of(records: Iterable[e.Record]) -> dict[str, Gaps]:
+    """Returns the gaps by the key of their turn; that of the document has the key ""."""
+    found: dict[str, Gaps] = {}
+    for record in records:
+        if isinstance(record.event, e.Noted) and record.event.kind == _GAPS:
+            try:
+                found[record.event.key] = msgspec.convert(record.event.data, Gaps)
+            # A foreign log may hold any data here.
+            except msgspec.ValidationError:
+                continue
+    return found
+
+
+def untimed(calls: int) -> Gaps:
+    """Returns the gaps of a turn whose format has no times."""
+    every = tuple(range(calls))
+    return Gaps(True, every, every, every)
 
 
 def by_default_started(call: TracedCall) -> bool:
@@ -39,6 +87,8 @@ class RecordWriter:
     def __init__(self, run: str, at: int, *, strict: bool) -> None:
         self.records: list[e.Record] = []
         self.at = at
+        self.listed: Sequence[e.Violated] = ()
+        """The violations that the document lists. They are not recorded twice."""
         self._run = run
         self._strict = strict
 
@@ -52,7 +102,14 @@ class RecordWriter:
         start = self.records[0]
         self.records[0] = replace(start, at=min(record.at for record in self.records))
 
-    def turn(self, number: int, at: int, thought: Thought, calls: Sequence[TracedCall]) -> None:
+    def turn(
+        self,
+        number: int,
+        at: int,
+        thought: Thought,
+        calls: Sequence[TracedCall],
+        gaps: Gaps = _WITHOUT,
+    ) -> None:
         """Appends a turn. `number` counts from 1."""
         key = str(number)
         self.put(e.Proposed(key=key, thought=thought, actions=tuple([c.action for c in calls])), at)
@@ -69,6 +126,14 @@ class RecordWriter:
             if call.observation is not None:
                 observed = e.Observed(key=key, index=index, observation=call.observation)
                 self.put(observed, call.observed_at)
+        self.lacks(key, gaps)
+
+    def lacks(self, key: str, gaps: Gaps) -> None:
+        """Appends the gaps of a turn, or of the document under the key ""."""
+        if gaps != _WITHOUT:
+            # JSON, as a log has it.
+            data = msgspec.json.decode(msgspec.json.encode(gaps))
+            self.put(e.Noted(key=key, kind=_GAPS, data=data))
 
     def typed(self, thought: Thought, type_text: str, number: int, path: Path) -> Thought:
         """Returns `thought` with the named type, or with `reasoning` and a violation (D3)."""
@@ -90,4 +155,6 @@ class RecordWriter:
         """Records a fault of turn `number`, or rejects it in a strict import."""
         if self._strict:
             raise DocumentFault(path, detail)
-        self.put(e.Violated(key=str(number), rule=rule, detail=detail, steps=(number,)))
+        violation = e.Violated(key=str(number), rule=rule, detail=detail, steps=(number,))
+        if violation not in self.listed:
+            self.put(violation)

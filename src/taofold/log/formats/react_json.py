@@ -2,28 +2,39 @@
 final_answer}`.
 
 A batch is several entries with one step number. The format has no types, statuses, rationales or
-times: an export loses them, and an import marks their absence.
+times: an export loses them, and an import marks their absence. An entry without an action or an
+observation is imported as a broken triplet.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
-from taofold.core.rule_names import UNTYPED
+from taofold.core.rule_names import INCOMPLETE, UNTYPED
 from taofold.core.state import ending, live, opening
 from taofold.core.trace import TracedCall, turns
 from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.log.formats import yaml_document as yaml
-from taofold.log.formats.imported_turns import STRATEGY, RecordWriter, by_default_started
+from taofold.log.formats.imported_turns import (
+    STRATEGY,
+    WITHOUT_ACTION,
+    Gaps,
+    RecordWriter,
+    by_default_started,
+    untimed,
+)
 from taofold.log.formats.yaml_document import DocumentFault, Fields, config_error
 
 _ANSWERED: Final = "The trace ends with this answer."
 _FINAL: Final = "final_answer"
+_ABSENT: Final = object()
 
 
 def dumps(records: Iterable[e.Record]) -> str:
@@ -89,37 +100,58 @@ def _trace(writer: RecordWriter, fields: Fields) -> None:
     numbers: list[int] = []
     closed = False
     # Only adjacent entries with one number are a batch; a number that recurs is a new turn.
-    for number, (_, batch) in enumerate(groupby(entries, key=lambda entry: entry[0]), 1):
+    for number, (_, batch) in enumerate(groupby(entries, key=lambda entry: entry.number), 1):
         group = list(batch)
-        closed = any(call.action.tool == FINISH for _, _, call in group)
-        calls = [_timed(call, writer.at) for _, _, call in group]
-        writer.turn(number, writer.at, Thought(group[0][1], synthesized=True), calls)
+        calls = [_timed(entry.call, writer.at) for entry in group if entry.call is not None]
+        closed = any(call.action.tool == FINISH for call in calls)
+        stray = tuple([result for entry in group for result in entry.stray])
+        for _ in stray:
+            writer.mended(INCOMPLETE, WITHOUT_ACTION, number, ("steps", number - 1))
+        thought = Thought(group[0].thought, synthesized=True)
+        gaps = replace(untimed(len(calls)), stray=stray)
+        writer.turn(number, writer.at, thought, calls, gaps)
         numbers.append(number)
     if numbers:
         detail = "the format names no thought types"
         writer.put(e.Violated(key="", rule=UNTYPED, detail=detail, steps=tuple(numbers)))
+    writer.lacks("", Gaps(log=True, outcome=answer is not None))
     if answer is not None:
         _answer(writer, len(numbers) + 1, answer, closed)
 
 
-def _entry(fields: Fields, position: int) -> tuple[int, str, TracedCall]:
-    """Returns one entry: its step number, its thought, its call."""
+@dataclass(frozen=True)
+class _Entry:
+    number: int
+    thought: str
+    call: TracedCall | None
+    stray: tuple[Any, ...] = ()
+    """The observation, if there is no action."""
+
+
+def _entry(fields: Fields, position: int) -> _Entry:
     number = fields.whole("step", default=position)
     thought = fields.text("thought")
-    tool = fields.text("action")
+    acted, tool = fields.has("action"), fields.text("action")
     document = fields.json("action_input")
     parameters: dict[str, Any] = (
         document if is_object(document) else {} if document is None else {"input": document}
     )
+    # A tool may return null. A missing key is an observation that was never made.
+    observed = fields.take("observation", default=_ABSENT) is not _ABSENT
     result = fields.json("observation")
     fields.close()
+    if not acted and not parameters:
+        return _Entry(number, thought, None, (result,) if observed else ())
     action = Action(FINISH if tool == _FINAL else tool, parameters)
-    return number, thought, TracedCall(action, Observation(result))
+    return _Entry(number, thought, TracedCall(action, Observation(result) if observed else None))
 
 
 def _timed(call: TracedCall, at: int) -> TracedCall:
     started = by_default_started(call)
-    return TracedCall(call.action, call.observation, at if started else 0, at, started=started)
+    observed_at = 0 if call.observation is None else at
+    return TracedCall(
+        call.action, call.observation, at if started else 0, observed_at, started=started
+    )
 
 
 def _answer(writer: RecordWriter, number: int, answer: Any, closed: bool) -> None:
@@ -129,7 +161,7 @@ def _answer(writer: RecordWriter, number: int, answer: Any, closed: bool) -> Non
         thought = Thought(_ANSWERED, type="synthesis", synthesized=True)
         action = Action(FINISH, {"answer": answer})
         call = TracedCall(action, Observation(answer), observed_at=writer.at)
-        writer.turn(number, writer.at, thought, [call])
+        writer.turn(number, writer.at, thought, [call], untimed(1))
     writer.put(
         e.RunFinished(status="finished", stop_reason="final_answer", success=True, output=answer)
     )

@@ -77,7 +77,12 @@ class Fields:
         # In Python True is an int; in a document it is no number.
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._wrong(key, value, "a number")
-        if not math.isfinite(value):
+        try:
+            # A whole number of many digits has no such form.
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
             self._wrong(key, value, "a finite number")
         return value
 

@@ -61,7 +61,6 @@ _HANDLES: Final = frozenset({"e", "loop", "id", "shown", "month", "project"})
 def open_registry(
     path: str | Path,
     *,
-    adopt: bool = False,
     now: Callable[[], int] = clock,
 ) -> Registry:
     """Returns the registry in the log's file, created if missing; "memory" for a transient one.
@@ -71,7 +70,7 @@ def open_registry(
     """
     if str(path) == "memory":
         return memory_registry(now=now)
-    book = SqliteBook(Path(str(path).removeprefix("sqlite:")), adopt=adopt)
+    book = SqliteBook(Path(str(path).removeprefix("sqlite:")))
     book.open()
     return Registry(book, now)
 
@@ -355,8 +354,8 @@ def _content_digest(pattern: Pattern) -> bytes:
 class SqliteBook:
     """The registry's facts and tables in one SQLite file. Opened at the first use."""
 
-    def __init__(self, path: Path, *, adopt: bool = False) -> None:
-        self._file = SqliteFile(path, wait_s=5.0, adopt=adopt, max_bytes=0, sync=full_sync)
+    def __init__(self, path: Path) -> None:
+        self._file = SqliteFile(path, wait_s=5.0, adopt=False, max_bytes=0, sync=full_sync)
 
     def open(self) -> None:
         """Opens the file, or creates it, now. Blocks."""
@@ -436,7 +435,7 @@ class _Change(Tables):
         # Raises if the rest is no pattern: then nothing is kept.
         said = msgspec.to_builtins(pattern)
         # Only its text: the sources are names of loops.
-        for prose in ("name", "body"):
+        for prose in said.keys() & {"name", "body", "tests"}:
             said[prose] = hosts_removed(said[prose], platform.node())
         cleaned = msgspec.convert(self._redactor.json(said), Pattern)
         # A project's name and its digest are no prose: they separate lessons.

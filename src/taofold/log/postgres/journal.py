@@ -29,6 +29,11 @@ _FACTS: Final = (
     "select f.seq, f.at, f.body from taofold_facts f join taofold_streams s "
     "on s.number = f.number where s.stream = %b and f.seq > %b order by f.seq limit %b"
 )
+_ALONE: Final = (
+    "with written as materialized (select * from taofold_write(%b, %b, %b, %b, %b, %b)), "
+    "gone as (delete from taofold_facts f using taofold_streams s, written w where w.code = 'ok' "
+    "and s.number = f.number and s.stream = %b and f.seq <= %b) select * from written"
+)
 _DROP: Final = (
     "with gone as (delete from taofold_streams where stream = %b returning number) "
     "delete from taofold_facts where number in (select number from gone)"
@@ -56,9 +61,10 @@ class PostgresJournal:
         disk: bool = False,
         owner: str = "",
         lease_ms: int = 0,
+        alone: bool = False,
     ) -> int:
         """Appends facts after number `after`, in one transaction."""
-        values = (
+        values: tuple[Any, ...] = (
             stream.encode(),
             after,
             [at for at, _ in facts],
@@ -67,7 +73,10 @@ class PostgresJournal:
             lease_ms,
         )
         # Locks of streams sort after each other and apart from those of runs.
-        row = await self.database.write(b"stream " + values[0], _WRITE, values, disk=disk)
+        statement = _WRITE
+        if alone and facts:
+            statement, values = _ALONE, (*values, values[0], after)
+        row = await self.database.write(b"stream " + stream.encode(), statement, values, disk=disk)
         code, at = row[0], int(row[1])
         if code == "outrun":
             raise Conflict(outrun(stream, after, at))

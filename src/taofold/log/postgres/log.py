@@ -12,11 +12,14 @@ from typing import Any, Final
 
 from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.core.events import SCHEMA_VERSION, Record
+from taofold.evidence.chain import ChainHead, RunChain, StoredRecord
 from taofold.log.log import (
     LONGEST_LEASE_MS,
     Claim,
     RunRow,
     Signal,
+    Spending,
+    Window,
     due_at,
     forgettable,
     misplaced_text,
@@ -27,9 +30,11 @@ from taofold.log.postgres.database import MOST, Database, Listener, Values
 from taofold.log.postgres.journal import PostgresJournal
 from taofold.log.postgres.psycopg_extras import BigintArray, ByteaArray
 from taofold.log.postgres.schema import HELD
+from taofold.log.spending import charges
 from taofold.log.sqlite.statements import (
     blob_digests,
     bodies,
+    leaves,
     message,
     read_tags,
     record,
@@ -78,25 +83,49 @@ _READ: Final = (
     "(select seq, at, body, version from taofold_events e where e.number = r.number "
     "and e.seq > %b order by seq limit %b) e on true where r.run = %b order by e.seq"
 )
-_CREATE: Final = f"select * from taofold_create({', '.join(['%b'] * 20)})"  # noqa: S608 - marks
+_CREATE: Final = f"select * from taofold_create({', '.join(['%b'] * 21)})"  # noqa: S608 - marks
 _CLAIM: Final = "select * from taofold_claim(%b, %b, %b::bigint, %b, %b)"
 # Many appends at once: each takes its own slices of the concatenated arrays.
 _APPEND: Final = """
 select a.* from unnest(%b::bytea[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[],
-    %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bigint[], %b::bigint[])
-  with ordinality as w(run, epoch, first, flags, events, blobs, refs, consumed, status, waiting,
-    wake, version, n),
+    %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[],
+    %b::bytea[], %b::bigint[], %b::bigint[])
+  with ordinality as w(run, epoch, first, flags, events, blobs, refs, consumed, costs, agents,
+    status, waiting, wake, version, n),
   lateral (select (w.events >> 32)::int + 1 as e, (w.events & 2147483647)::int as e_end,
     (w.blobs >> 32)::int + 1 as b, (w.blobs & 2147483647)::int as b_end,
     (w.refs >> 32)::int + 1 as r, (w.refs & 2147483647)::int as r_end,
-    (w.consumed >> 32)::int + 1 as c, (w.consumed & 2147483647)::int as c_end) as i,
+    (w.consumed >> 32)::int + 1 as c, (w.consumed & 2147483647)::int as c_end,
+    (w.costs >> 32)::int + 1 as m, (w.costs & 2147483647)::int as m_end,
+    (w.agents >> 32)::int + 1 as g, (w.agents & 2147483647)::int as g_end) as i,
   lateral taofold_append(w.run, w.epoch, w.first, (%b::bigint[])[e:e_end],
-    (%b::bytea[])[e:e_end], w.version::smallint, (%b::bytea[])[b:b_end], (%b::bytea[])[b:b_end],
-    (%b::bytea[])[r:r_end], (%b::bytea[])[c:c_end], convert_from(w.status, 'UTF8'), w.waiting,
-    w.wake, w.flags = 1) as a
+    (%b::bytea[])[e:e_end], w.version::smallint, (%b::bytea[])[e:e_end],
+    (%b::bytea[])[b:b_end], (%b::bytea[])[b:b_end],
+    (%b::bytea[])[r:r_end], (%b::bytea[])[c:c_end], (%b::bigint[])[m:m_end], (%b::bytea[])[g:g_end],
+    convert_from(w.status, 'UTF8'), w.waiting, w.wake, w.flags = 1) as a
   order by w.n
 """
 _POST: Final = "select * from taofold_post(%b, %b, %b, %b)"
+_HEAD: Final = "select * from taofold_head(%b)"
+_ATTEST: Final = "select * from taofold_attest(%b, %b, %b, %b, %b)"
+_CHAIN_ID: Final = "select value from taofold_meta where key = 'chain'"
+_HEADS: Final = (
+    "select h.seq, h.link, h.at, h.envelope, h.stamp from taofold_heads h "
+    "join taofold_runs r on r.number = h.number where r.run = %b order by h.seq"
+)
+_STORED: Final = (
+    "select r.number, e.seq, e.at, e.version, e.body, e.link from taofold_runs r "
+    "left join lateral (select seq, at, body, version, link from taofold_events e "
+    "where e.number = r.number and e.seq > %b order by seq limit %b) e on true "
+    "where r.run = %b order by e.seq"
+)
+_TIP: Final = (
+    "select r.number, m.value, e.seq, e.link, coalesce(h.at, 0), coalesce(h.envelope, ''), "
+    "coalesce(h.stamp, '') from taofold_runs r join taofold_meta m on m.key = 'chain' "
+    "left join lateral (select seq, link from taofold_events e "
+    "where e.number = r.number and e.seq <= %b order by seq desc limit 1) e on true "
+    "left join taofold_heads h on h.number = r.number and h.seq = e.seq where r.run = %b"
+)
 _DELETE: Final = "select * from taofold_delete(%b)"
 _RENEW: Final = (
     "update taofold_leases l set until = taofold_now() + %b::bigint from taofold_runs r "
@@ -107,6 +136,28 @@ _COUNT: Final = (
     "select status, sum(runs)::bigint, sum(rows)::bigint from ("
     "select status, runs, 0 as rows from taofold_totals where scope = %(scope)b union all "
     "select status, runs, 1 from taofold_changes where scope = %(scope)b) as row group by status"
+)
+
+_SUMS: Final = (
+    "coalesce(sum(tokens), 0)::bigint, coalesce(sum(unpriced), 0)::bigint, "
+    "coalesce(sum(nano_usd), 0)::bigint"
+)
+# One statement, and so one snapshot: a charge is in one of both tables.
+_SPENT: Final = (
+    f"select s.* from unnest(%b::bytea[], %b::bigint[], %b::bigint[]) "  # noqa: S608 - constants
+    f"with ordinality as w(scope, since, until, n), lateral (select {_SUMS}, "
+    "coalesce(sum(row), 0)::bigint from ("
+    "select tokens, unpriced, nano_usd, 0 as row from taofold_spend "
+    "where scope = w.scope and hour >= w.since and hour < w.until union all "
+    "select tokens, unpriced, nano_usd, 1 from taofold_charges "
+    "where scope = w.scope and hour >= w.since and hour < w.until) as part) as s order by w.n"
+)
+_SPENDERS: Final = (
+    f"select scope, {_SUMS} from (select * from taofold_spend "  # noqa: S608 - constants
+    "where hour >= %(since)b and hour < %(until)b union all "
+    "select scope, hour, tokens, unpriced, nano_usd from taofold_charges "
+    "where hour >= %(since)b and hour < %(until)b) as part "
+    "where substr(scope, 1, length(%(prefix)b)) = %(prefix)b group by scope order by scope"
 )
 
 
@@ -200,6 +251,7 @@ class PostgresLog:
             _bytes(owner),
             lease_ms,
             *events,
+            leaves(row.run, records, events[1]),
             _digests(content),
             list(content.values()),
             _digests(blob_digests(records)),
@@ -262,7 +314,7 @@ class PostgresLog:
         """Writes all of `records` in one transaction, or nothing."""
         first = records[0].seq if records else 0
         ats, texts, version = _events(run, records)
-        content = blobs or {}
+        content, costs = blobs or {}, charges(records)
         values: tuple[Any, ...] = (
             _bytes(run),
             epoch,
@@ -274,14 +326,17 @@ class PostgresLog:
             version,
             ats,
             texts,
+            leaves(run, records, texts),
             _digests(content),
             list(content.values()),
             _digests(blob_digests(records)),
             _digests(consume),
+            [number for cost in costs for number in cost[:4]],
+            [_bytes(cost.agent) for cost in costs],
         )
         code, at, _, _ = await self.database.write(values[0], _appends, values, disk=disk)
         if code == "ok":
-            if status:
+            if status or costs:
                 await self._count_changes()
             return True
 
@@ -310,6 +365,59 @@ class PostgresLog:
                 return records
             last = records[-1].seq
             await asyncio.sleep(0)
+
+    async def chain(self, run: str) -> RunChain:
+        """Returns the stored records of the run with their links, and its heads."""
+        ((identity,),) = await self.database.fetch(_CHAIN_ID)
+        # Heads first: records that another process adds in between are behind them.
+        heads = await self.database.fetch(_HEADS, (_bytes(run),))
+        records: list[StoredRecord] = []
+        while True:
+            after = records[-1].seq if records else -1
+            rows = await self.database.fetch(_STORED, (after, _CHUNK, _bytes(run)))
+            if not rows:
+                raise UnknownRun(f"no run {run!r} in this log")
+            records += [StoredRecord(*row[1:]) for row in rows if row[1] is not None]
+            if len(rows) < _CHUNK:
+                break
+        return RunChain(
+            str(identity), run, tuple(records), tuple([ChainHead(*head) for head in heads])
+        )
+
+    async def store_head(self, run: str) -> RunChain:
+        """Stores the link of the last record as a head. Returns the chain."""
+        code, at, _, _ = await self.database.alone(_HEAD, (_bytes(run),))
+        if code != "ok":
+            raise _refusal(code, run, at, 0)
+        return await self.chain(run)
+
+    async def tip(self, run: str, seq: int = _LAST) -> RunChain:
+        """Returns the chain with one head, that of the last record up to `seq`, and no records.
+
+        The head is stored, or not: then its time is 0. A run without records has no head.
+        """
+        rows = await self.database.fetch(_TIP, (seq, _bytes(run)))
+        if not rows:
+            raise UnknownRun(f"no run {run!r} in this log")
+        _, identity, last, link, at, envelope, stamp = rows[0]
+        if last is None:
+            return RunChain(str(identity), run)
+        head = ChainHead(last, link, at=at, envelope=envelope, stamp=stamp)
+        return RunChain(str(identity), run, heads=(head,))
+
+    async def attest(self, run: str, head: ChainHead, replaced: bytes) -> None:
+        """Stores the envelope and the time stamp of a head, whose envelope is `replaced` now.
+
+        Raises:
+            Conflict: The log has no such head, or another envelope there.
+        """
+        values = (_bytes(run), head.seq, head.envelope, head.stamp, replaced)
+        code, _, _, _ = await self.database.alone(_ATTEST, values, disk=True)
+        if code != "ok":
+            raise Conflict(
+                f"run {run!r} has no head at record {head.seq}, or it was signed meanwhile: "
+                "sign again"
+            )
 
     async def row(self, run: str) -> RunRow:
         """Returns the run's row."""
@@ -386,8 +494,24 @@ class PostgresLog:
             await self.compact()
         return {status: runs for status, runs, _ in row if runs}
 
+    async def spent(self, windows: Sequence[Window]) -> list[Spending]:
+        """Returns what was spent in each window."""
+        scopes = ByteaArray.of([_bytes(window.scope) for window in windows])
+        since = BigintArray.of([window.since for window in windows])
+        until = BigintArray.of([window.until for window in windows])
+        rows = await self.database.fetch(_SPENT, (scopes, since, until))
+        if sum(count for *_, count in rows) > _SUM:
+            await self.compact()
+        return [Spending(*sums) for *sums, _ in rows]
+
+    async def spenders(self, prefix: str, since: int, until: int) -> dict[str, Spending]:
+        """Returns the scopes that begin with `prefix` and spent in these hours, in order."""
+        values = {"prefix": _bytes(prefix), "since": since, "until": until}
+        rows = await self.database.fetch(_SPENDERS, values)
+        return {_text(scope): Spending(*sums) for scope, *sums in rows}
+
     async def compact(self) -> None:
-        """Compacts the changes of statuses, so that the cost of counting does not grow."""
+        """Compacts changes of statuses and charges, so that the cost of sums does not grow."""
         await self.database.fetch("select taofold_compact()")
 
     async def post(self, run: str, signal: Signal) -> bool:
@@ -447,13 +571,16 @@ class PostgresLog:
 def _appends(calls: Sequence[Values]) -> tuple[str, Values]:
     """Returns one statement for the values of many appends."""
     runs, epochs, firsts, quiet, status, waiting, wakes, versions, *lists = zip(*calls, strict=True)
-    ats, texts, digests, contents, refs, consumed = lists
+    ats, texts, hashes, digests, contents, refs, consumed, costs, agents = lists
     return _APPEND, (
         ByteaArray.of(runs),
         BigintArray.of(epochs),
         BigintArray.of(firsts),
         BigintArray.of(quiet),
-        *(BigintArray.of(_slices(parts)) for parts in (ats, digests, refs, consumed)),
+        *(
+            BigintArray.of(_slices(parts))
+            for parts in (ats, digests, refs, consumed, costs, agents)
+        ),
         ByteaArray.of(status),
         ByteaArray.of(waiting),
         BigintArray.of(wakes),
@@ -461,8 +588,10 @@ def _appends(calls: Sequence[Values]) -> tuple[str, Values]:
         BigintArray.of([at for part in ats for at in part]),
         *(
             ByteaArray.of([content for part in parts for content in part])
-            for parts in (texts, digests, contents, refs, consumed)
+            for parts in (texts, hashes, digests, contents, refs, consumed)
         ),
+        BigintArray.of([number for part in costs for number in part]),
+        ByteaArray.of([agent for part in agents for agent in part]),
     )
 
 

@@ -16,12 +16,13 @@ import psycopg
 
 from taofold.core.errors import Incompatible, LogError
 from taofold.core.state import ENDED
+from taofold.evidence.chain import PURPOSE
 from taofold.log.log import LONGEST_LEASE_MS
 
 # ruff: noqa: S608 - statements are built from constants of this module only
 
 
-VERSION: Final = 2
+VERSION: Final = 6
 """Version of the layout. Raise it with statements in `UPGRADES`."""
 
 _LOCK: Final = 0x7A0F01D5
@@ -53,6 +54,30 @@ _TAGS: Final = (
     "for each row when (old.tags <> '{}') execute function taofold_tag()",
 )
 """The tags of runs, and the index of them, kept by the database itself."""
+_SPEND: Final = (
+    "create table taofold_spend(scope bytea not null, hour bigint not null, "
+    "tokens bigint not null, unpriced bigint not null, nano_usd bigint not null, "
+    "primary key(scope, hour))",
+    "create index taofold_spend_hour on taofold_spend(hour)",
+    "create table taofold_charges(id bigint generated always as identity primary key, "
+    "scope bytea not null, hour bigint not null, tokens bigint not null, "
+    "unpriced bigint not null, nano_usd bigint not null)",
+    "create index taofold_charges_scope on taofold_charges(scope, hour)",
+    "create index taofold_charges_hour on taofold_charges(hour)",
+)
+"""Spending by scope and hour (`log.spending`), and the charges that it does not include yet.
+
+As with counts, writers only insert: one row for all runs would make them wait for each other.
+"""
+_HEADS: Final = (
+    "create table taofold_heads(number bigint not null, seq integer not null, at bigint not null, "
+    "link bytea not null, envelope bytea not null default '', "
+    "stamp bytea not null default '', primary key(number, seq))"
+)
+"""The heads of chains (`evidence.chain`)."""
+_CHAIN_ID: Final = (
+    "insert into taofold_meta values('chain', replace(gen_random_uuid()::text, '-', ''))"
+)
 _TABLES: Final = (
     "create table taofold_meta(key text primary key, value text not null)",
     """create table taofold_runs(
@@ -78,7 +103,9 @@ _TABLES: Final = (
     "until bigint not null) with (fillfactor = 50)",
     "create index taofold_leases_until on taofold_leases(until, number)",
     "create table taofold_events(number bigint not null, seq integer not null, at bigint not null, "
-    "version smallint not null, body bytea not null, primary key(number, seq))",
+    "version smallint not null, body bytea not null, link bytea not null, "
+    "primary key(number, seq))",
+    _HEADS,
     "create table taofold_inbox(number bigint not null, "
     "place bigint generated always as identity, id bytea not null, body bytea not null, "
     "primary key(number, place))",
@@ -102,9 +129,18 @@ _TABLES: Final = (
 )
 _RESULT: Final = "out code text, out at bigint, out who bytea, out what text"
 _EVENTS: Final = """
-  insert into taofold_events(number, seq, at, version, body)
-    select {number}, {head} + ord - 1, a, p_version, b
-    from unnest(p_ats, p_bodies) with ordinality as given(a, b, ord);
+  for place in 1..coalesce(cardinality(p_leaves), 0) loop
+    prev := sha256(prev || p_leaves[place]);
+    links := array_append(links, prev);
+  end loop;
+  insert into taofold_events(number, seq, at, version, body, link)
+    select {number}, {head} + ord - 1, a, p_version, b, l
+    from unnest(p_ats, p_bodies, links) with ordinality as given(a, b, l, ord);
+  if p_status not in ('', 'running') and {head} + coalesce(cardinality(p_leaves), 0) > 0 then
+    insert into taofold_heads(number, seq, at, link)
+      values({number}, {head} + coalesce(cardinality(p_leaves), 0) - 1, taofold_now(), prev)
+      on conflict do nothing;
+  end if;
   if cardinality(p_digests) > 0 or cardinality(p_refs) > 0 then
     perform pg_advisory_xact_lock_shared({blobs});
     insert into taofold_blobs select d, b from unnest(p_digests, p_contents) as given(d, b)
@@ -119,6 +155,9 @@ FUNCTIONS: Final = (
     as $$ select (extract(epoch from clock_timestamp()) * 1000)::bigint $$""",
     """create or replace function taofold_channel() returns text language sql stable
     as $$ select 'taofold_' || left(md5(current_schema()), 16) $$""",
+    f"""create or replace function taofold_genesis(p_run bytea) returns bytea language sql stable
+    as $$ select sha256('\\x{PURPOSE.hex()}'::bytea || convert_to(value, 'UTF8') || '\\x0a'::bytea
+      || p_run) from taofold_meta where key = 'chain' $$""",
     """create or replace function taofold_notify(p_run bytea) returns void language sql
     as $$ select pg_notify(taofold_channel(),
         case when octet_length(p_run) < 3900 then encode(p_run, 'hex') else '' end) $$""",
@@ -150,15 +189,24 @@ FUNCTIONS: Final = (
           (select id from taofold_changes order by id limit 20000) returning scope, status, runs)
       insert into taofold_totals select scope, status, sum(runs) from gone group by 1, 2
         on conflict (scope, status) do update set runs = taofold_totals.runs + excluded.runs;
+      with gone as (
+        delete from taofold_charges where id in
+          (select id from taofold_charges order by id limit 20000)
+          returning scope, hour, tokens, unpriced, nano_usd)
+      insert into taofold_spend as s
+        select scope, hour, sum(tokens), sum(unpriced), sum(nano_usd) from gone group by 1, 2
+        on conflict (scope, hour) do update set tokens = s.tokens + excluded.tokens,
+          unpriced = s.unpriced + excluded.unpriced, nano_usd = s.nano_usd + excluded.nano_usd;
     end $$""",
     # ---------------------------------------------------------------------------------- runs
     f"""create or replace function taofold_create(
       p_run bytea, p_status text, p_goal bytea, p_agent bytea, p_session bytea, p_parent bytea,
       p_principal bytea, p_created bigint, p_updated bigint, p_waiting bytea, p_wake bigint,
       p_owner bytea, p_lease bigint, p_ats bigint[], p_bodies bytea[], p_version smallint,
-      p_digests bytea[], p_contents bytea[], p_refs bytea[], p_tags bytea, {_RESULT})
+      p_leaves bytea[], p_digests bytea[], p_contents bytea[], p_refs bytea[], p_tags bytea,
+      {_RESULT})
     language plpgsql as $$
-    declare n bigint;
+    declare n bigint; prev bytea := taofold_genesis(p_run); links bytea[];
     begin
       if p_session <> '' then
         -- Who registers a run of the same session waits until this transaction is over.
@@ -210,17 +258,23 @@ FUNCTIONS: Final = (
     end $$""",
     f"""create or replace function taofold_append(
       p_run bytea, p_epoch bigint, p_first bigint, p_ats bigint[], p_bodies bytea[],
-      p_version smallint, p_digests bytea[], p_contents bytea[], p_refs bytea[],
-      p_consume bytea[], p_status text, p_waiting bytea, p_wake bigint, p_quiet boolean, {_RESULT})
+      p_version smallint, p_leaves bytea[], p_digests bytea[], p_contents bytea[],
+      p_refs bytea[], p_consume bytea[], p_costs bigint[], p_agents bytea[], p_status text,
+      p_waiting bytea, p_wake bigint, p_quiet boolean, {_RESULT})
     language plpgsql as $$
-    declare r record; head bigint;
+    declare r record; head bigint; prev bytea; links bytea[];
     begin
-      select number, epoch, owner into r from taofold_runs where run = p_run for no key update;
+      select number, epoch, owner, principal, agent, tags into r
+        from taofold_runs where run = p_run for no key update;
       if not found then code := 'unknown'; return; end if;
       if r.epoch <> p_epoch then
         code := 'overtaken'; at := r.epoch; who := r.owner; return;
       end if;
-      select coalesce(max(seq), -1) + 1 into head from taofold_events where number = r.number;
+      select seq + 1, link into head, prev from taofold_events where number = r.number
+        order by seq desc limit 1;
+      if not found then
+        head := 0; prev := taofold_genesis(p_run);
+      end if;
       if p_first <> head and p_first <> -2 then code := 'misplaced'; at := head; return; end if;
       if p_quiet and exists (select from taofold_inbox
           where number = r.number and not id = any(p_consume)) then
@@ -230,6 +284,17 @@ FUNCTIONS: Final = (
       if cardinality(p_consume) > 0 then
         delete from taofold_inbox where number = r.number and id = any(p_consume);
       end if;
+      -- Four numbers for each hour: the hour, tokens, unpriced tokens, billionths of a dollar.
+      -- One agent for each: empty is the one with which the run began.
+      for place in 1..coalesce(cardinality(p_costs), 0) by 4 loop
+        insert into taofold_charges(scope, hour, tokens, unpriced, nano_usd)
+          select scope, p_costs[place], p_costs[place + 1], p_costs[place + 2], p_costs[place + 3]
+          from (select 'all'::bytea as scope union all select 'principal:'::bytea || r.principal
+            union all select 'agent:'::bytea
+              || coalesce(nullif(p_agents[place / 4 + 1], ''::bytea), r.agent)
+            union all select convert_to('tag:' || key || '=' || value, 'UTF8')
+              from json_each_text(convert_from(r.tags, 'UTF8')::json)) as charged;
+      end loop;
       if p_status <> '' then
         update taofold_runs set status = p_status, waiting_for = p_waiting, wake_at = p_wake
           where number = r.number;
@@ -265,11 +330,31 @@ FUNCTIONS: Final = (
           select from taofold_refs other where other.digest = mine.digest and other.number <> n));
       delete from taofold_refs where number = n;
       delete from taofold_events where number = n;
+      delete from taofold_heads where number = n;
       delete from taofold_inbox where number = n;
       delete from taofold_seen where number = n;
       delete from taofold_leases where number = n;
       delete from taofold_runs where number = n;
       code := 'ok';
+    end $$""",
+    f"""create or replace function taofold_head(p_run bytea, {_RESULT})
+    language plpgsql as $$
+    declare n bigint;
+    begin
+      select number into n from taofold_runs where run = p_run for no key update;
+      if not found then code := 'unknown'; return; end if;
+      insert into taofold_heads(number, seq, at, link)
+        select number, seq, taofold_now(), link from taofold_events where number = n
+          order by seq desc limit 1 on conflict do nothing;
+      code := 'ok';
+    end $$""",
+    f"""create or replace function taofold_attest(
+      p_run bytea, p_seq integer, p_envelope bytea, p_stamp bytea, p_replaced bytea, {_RESULT})
+    language plpgsql as $$
+    begin
+      update taofold_heads h set envelope = p_envelope, stamp = p_stamp from taofold_runs r
+        where r.run = p_run and h.number = r.number and h.seq = p_seq and h.envelope = p_replaced;
+      code := case when found then 'ok' else 'unknown' end;
     end $$""",
     # ------------------------------------------------------------------------------- streams
     f"""create or replace function taofold_write(
@@ -306,7 +391,7 @@ _TRIGGERS: Final = (
     "for each row when (old.status <> new.status) execute function taofold_count()",
 )
 UPGRADES: Final[dict[int, tuple[str, ...]]] = {}
-"""Statements that upgrade layout n to n + 1, since the first release."""
+"""Statements that upgrade layout n to n + 1."""
 
 # Only in the schema that will be used: another schema may hold another log.
 _PRESENT: Final = (
@@ -317,7 +402,8 @@ _RIGHTS: Final = (
     "select string_agg(name, ', ') from unnest(array['taofold_runs', 'taofold_leases', "
     "'taofold_events', 'taofold_inbox', 'taofold_seen', 'taofold_blobs', 'taofold_refs', "
     "'taofold_totals', 'taofold_changes', 'taofold_streams', 'taofold_kept', "
-    "'taofold_facts', 'taofold_tags']) as name, "
+    "'taofold_facts', 'taofold_tags', 'taofold_spend', 'taofold_charges', 'taofold_heads']) "
+    "as name, "
     "unnest(array['select', 'insert', 'update', 'delete']) as action "
     "where not has_table_privilege(name, action)"
 )
@@ -361,10 +447,11 @@ async def prepare(db: psycopg.AsyncConnection[tuple[object, ...]], name: str) ->
 
 async def _build(db: psycopg.AsyncConnection[tuple[object, ...]], layout: int) -> None:
     if layout == 0:
-        for statement in (*_TABLES, *_TAGS, *FUNCTIONS, *_TRIGGERS):
+        for statement in (*_TABLES, *_TAGS, *_SPEND, *FUNCTIONS, *_TRIGGERS):
             await db.execute(statement.encode())
         # The identity is in the tables, so it is equal for all addresses that lead to them.
         await db.execute("insert into taofold_meta values('identity', gen_random_uuid()::text)")
+        await db.execute(_CHAIN_ID)
     else:
         for step in range(layout, VERSION):
             for statement in UPGRADES[step]:

@@ -11,6 +11,12 @@ from taofold.log.postgres.psycopg_extras import explain, parse_dsn
 from taofold.log.transfer import KEYS, TABLES, Row
 
 _FETCHED = 500
+_SPEND = (
+    b"select scope, hour, sum(tokens)::bigint, sum(unpriced)::bigint, sum(nano_usd)::bigint "
+    b"from (select * from taofold_spend union all "
+    b"select scope, hour, tokens, unpriced, nano_usd from taofold_charges) as part "
+    b"group by 1, 2 order by 1, 2"
+)
 
 
 class PostgresSide:
@@ -21,6 +27,8 @@ class PostgresSide:
         try:
             self._database.open()
             self._db: psycopg.Connection[Row] = psycopg.connect(parse_dsn(dsn)[0])
+            # Charges that no total includes yet move with the totals.
+            self._db.execute(b"lock table taofold_charges in share row exclusive mode")
             for table in TABLES:
                 self._db.execute(
                     # Readers continue; writers wait until this transaction ends.
@@ -40,6 +48,8 @@ class PostgresSide:
             cursor.itersize = _FETCHED
             if table == "held":
                 cursor.execute("select 1 from taofold_leases where until > taofold_now()")
+            elif table == "spend":
+                cursor.execute(_SPEND)
             else:
                 names = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
                 keys = sql.SQL(", ").join(map(sql.Literal, range(1, KEYS.get(table, 2) + 1)))
@@ -79,6 +89,15 @@ class PostgresSide:
                 _name(table),
             )
         )
+
+    def chain_id(self) -> str:
+        """Returns the id that the chains of this log cover."""
+        row = self._db.execute(b"select value from taofold_meta where key = 'chain'").fetchone()
+        return "" if row is None else str(row[0])
+
+    def set_chain_id(self, chain: str) -> None:
+        """Makes `chain` the id that the chains of this log cover."""
+        self._db.execute(b"update taofold_meta set value = %s where key = 'chain'", (chain,))
 
     def commit(self) -> None:
         """Commits the writes."""

@@ -18,6 +18,8 @@ from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
 
 _LAST: Final = 0xFFFFFFFF
 _CHUNK: Final = 2000
+_WAIT_S: Final = 5.0
+"""Maximum wait in seconds for another process's lock."""
 _FIND: Final = "select number, head from streams where stream = ?"
 _CREATE: Final = "insert into streams(stream, head, created_at, updated_at) values(?, -1, ?, ?)"
 _MOVE: Final = "update streams set head = ?, updated_at = ? where number = ?"
@@ -34,6 +36,7 @@ _ROW: Final = (
 _ROWS: Final = f"{_ROW} where substr(stream, 1, length(?2)) = ?2 order by number desc"
 _HOLD: Final = "update streams set owner = ?, lease_until = ? where stream = ?"
 _RENEW: Final = "update streams set lease_until = ? where stream = ? and owner = ?"
+_TRIM: Final = "delete from facts where id >= ?1 << 32 and id < (?1 << 32) + ?2"
 _DROP: Final = "delete from facts where id between ?1 << 32 and (?1 << 32) + 4294967295"
 
 
@@ -85,26 +88,20 @@ class SqliteJournal:
 
     Args:
         path: The log's file.
-        wait_s: Maximum wait in seconds for another process's lock.
-        adopt: Trusts a file that another user or machine created, from now on.
         max_bytes: Maximum size of the file; 0 = limited by the disk.
         sync: Syncs a file; replaceable for tests.
-        now: The clock of leases, in milliseconds.
     """
 
     def __init__(
         self,
         path: str | Path,
         *,
-        wait_s: float = 5.0,
-        adopt: bool = False,
         max_bytes: int = 0,
         sync: Callable[[int], None] = full_sync,
-        now: Callable[[], int] = clock,
     ) -> None:
-        self.path, self._now = Path(path), now
+        self.path = Path(path)
         self._file = SqliteFile(
-            self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync
+            self.path, wait_s=_WAIT_S, adopt=False, max_bytes=max_bytes, sync=sync
         )
 
     @property
@@ -130,13 +127,22 @@ class SqliteJournal:
         disk: bool = False,
         owner: str = "",
         lease_ms: int = 0,
+        alone: bool = False,
     ) -> int:
-        """Appends facts after number `after`, in one transaction."""
+        """Appends facts after number `after`, in one transaction.
+
+        The bytes of deleted facts may remain in the file until the log is scrubbed.
+        """
 
         def work(db: sqlite3.Connection) -> int:
             last = append(db, stream, after, facts)
+            if alone and facts:
+                [number] = db.execute(
+                    "select number from streams where stream = ?", (stream,)
+                ).fetchone()
+                db.execute(_TRIM, (number, after + 1))
             if owner:
-                db.execute(_HOLD, (owner, self._now() + lease_ms, stream))
+                db.execute(_HOLD, (owner, clock() + lease_ms, stream))
             return last
 
         last = await self._file.write(work)
@@ -148,7 +154,7 @@ class SqliteJournal:
         """Makes the leases of `streams` end in `lease_ms` from now. Blocks."""
 
         def work(db: sqlite3.Connection) -> set[str]:
-            until = self._now() + lease_ms
+            until = clock() + lease_ms
             return {name for name in streams if db.execute(_RENEW, (until, name, owner)).rowcount}
 
         return self._file.write_now(work)
@@ -167,13 +173,13 @@ class SqliteJournal:
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
         """Returns streams whose name starts with `prefix`, newest first."""
-        values = (self._now(), prefix)
+        values = (clock(), prefix)
         rows = await self._file.read(lambda db: db.execute(_ROWS, values).fetchall())
         return [_stream_row(row) for row in rows]
 
     async def row(self, stream: str) -> StreamRow | None:
         """Returns the stream's row."""
-        values = (self._now(), stream)
+        values = (clock(), stream)
         row = await self._file.read(
             lambda db: db.execute(f"{_ROW} where stream = ?2", values).fetchone()
         )

@@ -15,10 +15,14 @@ from typing import Any, Final
 from taofold.clocks import clock
 from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.core.events import Record
+from taofold.evidence import chain
+from taofold.evidence.chain import ChainHead, RunChain, StoredRecord
 from taofold.log.log import (
     Claim,
     RunRow,
     Signal,
+    Spending,
+    Window,
     due_at,
     forgettable,
     lease_lasts,
@@ -26,6 +30,7 @@ from taofold.log.log import (
     overtaken,
     still_leased,
 )
+from taofold.log.spending import charges
 from taofold.log.sqlite import statements as sql
 from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
 from taofold.log.sqlite.journal import SqliteJournal
@@ -36,6 +41,7 @@ _STATEMENTS: Final = (
     "delete from events where id between ?1 << 32 and (?1 << 32) + ?2",
     "delete from inbox where number = ?1 and ?2",
     "delete from seen where number = ?1 and ?2",
+    "delete from heads where number = ?1 and ?2",
     "delete from runs where number = ?1 and ?2",
 )
 _LOST: Final = (
@@ -143,6 +149,8 @@ class SqliteLog:
             self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync
         )
         self._numbers: dict[str, int] = {}
+        self._links: dict[str, tuple[int, bytes]] = {}
+        """For each run, the id and the link of the last record that this object wrote."""
 
     def journal(self) -> SqliteJournal:
         """Returns the journal in the same file, with its own connection; the caller closes it."""
@@ -180,6 +188,7 @@ class SqliteLog:
         """Registers a run with its first records."""
         # Encoded before the transaction begins: others wait for it.
         bodies = sql.bodies(row.run, records)
+        leaves = sql.leaves(row.run, records, bodies)
 
         def work(db: sqlite3.Connection) -> Claim:
             # In the transaction of the insert: of two simultaneous processes one is refused.
@@ -194,7 +203,10 @@ class SqliteLog:
                 number = db.execute(sql.CREATE, sql.values(row, owner, until)).lastrowid or 0
             except sqlite3.IntegrityError as error:
                 raise Conflict(f"there is already a run {row.run!r}; choose another id") from error
-            _insert(db, row.run, number, 0, records, bodies, blobs)
+            links = chain.links(chain.genesis(sql.chain_id(db), row.run), leaves)
+            _insert(db, row.run, number, 0, records, bodies, links, blobs)
+            if links and row.status != "running":
+                self._set_head(db, number, len(links) - 1, links[-1])
             return Claim(1 if owner else 0)
 
         claim = await self._file.write(work)
@@ -255,22 +267,36 @@ class SqliteLog:
         if_quiet: bool = False,
     ) -> bool:
         """Writes all of `records` in one transaction, or nothing."""
-        bodies = sql.bodies(run, records)
+        bodies, costs = sql.bodies(run, records), charges(records)
+        leaves = sql.leaves(run, records, bodies)
+        rests = status not in ("", "running")
+        last: tuple[int, bytes] | None = None
 
         def work(db: sqlite3.Connection) -> bool:
+            nonlocal last
             number, head = self._fence(db, run, epoch)
             # Checked all the same: an overtaken owner must learn of it now, not at the next write.
             if if_quiet and _messages(db, number) - {*consume}:
-                _rows(run, number, head, records, bodies)
+                _rows(run, number, head, records, bodies, leaves)
                 return False
-            _insert(db, run, number, head, records, bodies, blobs)
+            links = [self._last_link(db, run, number, head)] if records or rests else [b""]
+            links += chain.links(links[0], leaves)
+            last = number << 32 | (head + len(records) - 1), links[-1]
+            _insert(db, run, number, head, records, bodies, links[1:], blobs)
+            for cost in costs:
+                db.execute(sql.CHARGE, (number, *cost))
             if consume:
                 db.executemany(sql.CONSUME, [(number, message) for message in consume])
             if status:
                 db.execute(sql.STATUS, (status, waiting_for, wake_at, number))
+            if rests and head + len(records):
+                self._set_head(db, number, head + len(records) - 1, links[-1])
             return True
 
         written = await self._file.write(work)
+        # Only after the commit: another process may have written under an id that was rolled back.
+        if written and records and last is not None:
+            self._links[run] = last
         if disk and written:
             await self._file.settle()
         return written
@@ -289,6 +315,64 @@ class SqliteLog:
             last = (number << 32) + records[-1].seq
             # Another task may close the log here; then the next read raises.
             await asyncio.sleep(0)
+
+    async def chain(self, run: str) -> RunChain:
+        """Returns the stored records of the run with their links, and its heads."""
+
+        def work(db: sqlite3.Connection) -> RunChain:
+            return self._stored(db, run, sql.number(db, run))
+
+        return await self._file.read(work)
+
+    async def store_head(self, run: str) -> RunChain:
+        """Stores the link of the last record as a head. Returns the chain."""
+
+        def work(db: sqlite3.Connection) -> RunChain:
+            number = sql.number(db, run)
+            _, newest = db.execute(sql.FENCE, (number << 32, number)).fetchone()
+            if newest is not None:
+                head = newest & sql.LAST
+                self._set_head(db, number, head, self._last_link(db, run, number, head + 1))
+            return self._stored(db, run, number)
+
+        return await self._file.write(work)
+
+    async def tip(self, run: str, seq: int = sql.LAST) -> RunChain:
+        """Returns the chain with one head, that of the last record up to `seq`, and no records.
+
+        The head is stored, or not: then its time is 0. A run without records has no head.
+        """
+
+        def work(db: sqlite3.Connection) -> RunChain:
+            number = sql.number(db, run)
+            row = db.execute(sql.TIP, (number, seq)).fetchone()
+            if row is None:
+                return RunChain("", run)
+            last, link = row
+            at, envelope, stamp = db.execute(sql.HEAD, (number, last)).fetchone() or (0, b"", b"")
+            head = ChainHead(last, link, at=at, envelope=envelope, stamp=stamp)
+            return RunChain(db.execute(sql.CHAIN_ID).fetchone()[0], run, heads=(head,))
+
+        return await self._file.read(work)
+
+    async def attest(self, run: str, head: ChainHead, replaced: bytes) -> None:
+        """Stores the envelope and the time stamp of a head, whose envelope is `replaced` now.
+
+        Raises:
+            Conflict: The log has no such head, or another envelope there.
+        """
+
+        def work(db: sqlite3.Connection) -> None:
+            number = sql.number(db, run)
+            values = (number, head.seq, head.envelope, head.stamp, replaced)
+            if db.execute(sql.ATTEST, values).rowcount == 0:
+                raise Conflict(
+                    f"run {run!r} has no head at record {head.seq}, or it was signed meanwhile: "
+                    "sign again"
+                )
+
+        await self._file.write(work)
+        await self._file.settle()
 
     async def row(self, run: str) -> RunRow:
         """Returns the run's row."""
@@ -354,6 +438,20 @@ class SqliteLog:
         """Returns the number of runs by status."""
         scope = "*" if principal is None else f"@{principal}"
         return dict(await self._all(sql.COUNT, scope))
+
+    async def spent(self, windows: Sequence[Window]) -> list[Spending]:
+        """Returns what was spent in each window."""
+
+        def work(db: sqlite3.Connection) -> list[Spending]:
+            asked = [(window.scope, window.since, window.until) for window in windows]
+            return [Spending(*db.execute(sql.SPENT, values).fetchone()) for values in asked]
+
+        return await self._file.read(work)
+
+    async def spenders(self, prefix: str, since: int, until: int) -> dict[str, Spending]:
+        """Returns the scopes that begin with `prefix` and spent in these hours, in order."""
+        rows = await self._all(sql.SPENDERS, since, until, prefix)
+        return {scope: Spending(*sums) for scope, *sums in rows}
 
     async def post(self, run: str, signal: Signal) -> bool:
         """Puts `signal` in the inbox, once, durably: its sender got a confirmation."""
@@ -424,6 +522,27 @@ class SqliteLog:
         await asyncio.to_thread(forget, self.path, runs, self._wait_s)
         for run in runs:
             self._numbers.pop(run, None)
+            self._links.pop(run, None)
+
+    def _last_link(self, db: sqlite3.Connection, run: str, number: int, head: int) -> bytes:
+        """Returns the link before record `head`."""
+        if head == 0:
+            return chain.genesis(sql.chain_id(db), run)
+        last = number << 32 | (head - 1)
+        known, link = self._links.get(run, (0, b""))
+        if known == last:
+            return link
+        stored: bytes = db.execute(sql.LINK, (last,)).fetchone()[0]
+        return stored
+
+    def _stored(self, db: sqlite3.Connection, run: str, number: int) -> RunChain:
+        # Heads first: records that another process adds in between are behind them.
+        heads = [ChainHead(*columns) for columns in db.execute(sql.HEADS, (number,))]
+        records = [StoredRecord(*columns) for columns in db.execute(sql.STORED, (number,))]
+        return RunChain(sql.chain_id(db), run, tuple(records), tuple(heads))
+
+    def _set_head(self, db: sqlite3.Connection, number: int, seq: int, link: bytes) -> None:
+        db.execute(sql.SET_HEAD, (number, seq, self._now(), link))
 
     def _number(self, db: sqlite3.Connection, run: str) -> int:
         number = self._numbers.get(run)
@@ -445,18 +564,23 @@ class SqliteLog:
 
 
 def _rows(
-    run: str, number: int, head: int, records: Sequence[Record], bodies: Sequence[bytes]
-) -> list[tuple[int, int, bytes]]:
+    run: str,
+    number: int,
+    head: int,
+    records: Sequence[Record],
+    bodies: Sequence[bytes],
+    links: Sequence[bytes],
+) -> list[tuple[int, int, bytes, bytes]]:
     """Returns the records as rows of the run that is at `head`.
 
     Raises:
         Conflict: A record is not the next one.
     """
-    rows: list[tuple[int, int, bytes]] = []
-    for seq, (record, body) in enumerate(zip(records, bodies, strict=True), head):
+    rows: list[tuple[int, int, bytes, bytes]] = []
+    for seq, (record, body, link) in enumerate(zip(records, bodies, links, strict=True), head):
         if record.seq != seq or record.run != run:
             raise Conflict(misplaced_text(run, seq, record))
-        rows.append((number << 32 | seq, record.at, body))
+        rows.append((number << 32 | seq, record.at, body, link))
     return rows
 
 
@@ -467,10 +591,11 @@ def _insert(
     head: int,
     records: Sequence[Record],
     bodies: Sequence[bytes],
+    links: Sequence[bytes],
     blobs: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Writes the next records, with the blobs they reference."""
-    db.executemany(sql.INSERT, _rows(run, number, head, records, bodies))
+    """Writes the next records, with their links and the blobs they reference."""
+    db.executemany(sql.INSERT, _rows(run, number, head, records, bodies, links))
     keep(db, number, blobs or {}, sql.blob_digests(records))
 
 

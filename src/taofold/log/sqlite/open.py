@@ -378,6 +378,7 @@ def prepare(
         if not number(connection, "application_id"):
             for statement in TABLES:
                 connection.execute(statement)
+            connection.execute(sql.NEW_CHAIN, (os.urandom(16).hex(),))
             version = VERSION
         # In the same transaction as the upgrade: no write can happen between the copy and the
         # change.

@@ -4,7 +4,7 @@ It knows nothing about transactions.
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,9 +12,10 @@ import msgspec
 from taofold.core.errors import Incompatible, LogError, UnknownRun
 from taofold.core.events import SCHEMA_VERSION, Record, decode, encode
 from taofold.core.state import ENDED
+from taofold.evidence import chain
 from taofold.log.log import LONGEST_LEASE_MS, RunRow, Signal
 
-VERSION: Final = 4
+VERSION: Final = 7
 """Version of the layout. Raise it with statements in `UPGRADES`."""
 
 # In the file's header (`pragma application_id`), where other programs find it too.
@@ -83,6 +84,18 @@ _TAGS: Final = (
     "and tag in (select key || '=' || value from json_each(old.tags)); end",
 )
 """The tags of runs, and the index of them, kept by the database itself."""
+_SPEND: Final = (
+    "create table spend(scope text not null, hour integer not null, tokens integer not null, "
+    "unpriced integer not null, nano_usd integer not null, primary key(scope, hour)) without rowid",
+    "create index spend_hour on spend(hour)",
+)
+"""Spending by scope and hour (`log.spending`)."""
+_HEADS: Final = (
+    "create table heads(number integer not null, seq integer not null, at integer not null, "
+    "link blob not null, envelope blob not null, stamp blob not null, "
+    "primary key(number, seq)) without rowid"
+)
+"""The heads of chains (`evidence.chain`)."""
 TABLES: Final = (
     """create table runs(
         number integer primary key autoincrement, run text not null unique,
@@ -97,7 +110,7 @@ TABLES: Final = (
     *_RUNS_BY,
     *_RUNS_DUE,
     "create table events(id integer primary key, at integer not null, body text not null, "
-    "version integer)",
+    "version integer, link blob not null)",
     "create table inbox(number integer not null, place integer not null, id text not null, "
     "body text not null, primary key(number, place)) without rowid",
     "create table seen(number integer not null, id text not null, "
@@ -109,9 +122,11 @@ TABLES: Final = (
     *_COUNTS,
     *_JOURNAL,
     *_TAGS,
+    *_SPEND,
+    _HEADS,
 )
 UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {}
-"""Statements that upgrade layout n to n + 1, since the first release."""
+"""Statements that upgrade layout n to n + 1."""
 
 
 LAST: Final = 0xFFFFFFFF
@@ -141,7 +156,29 @@ FENCE: Final = (
     "from runs where number = ?2"
 )
 INSERT: Final = (
-    f"insert into events(id, at, body, version) values(?, ?, cast(? as text), {SCHEMA_VERSION})"
+    "insert into events(id, at, body, version, link) "
+    f"values(?, ?, cast(? as text), {SCHEMA_VERSION}, ?)"
+)
+LINK: Final = "select link from events where id = ?"
+TIP: Final = (
+    "select id & 4294967295, link from events "
+    "where id between ?1 << 32 and (?1 << 32) + ?2 order by id desc limit 1"
+)
+"""Selects the last record of a run up to a sequence number, and its link."""
+HEAD: Final = "select at, envelope, stamp from heads where number = ? and seq = ?"
+CHAIN_ID: Final = "select value from meta where key = 'chain'"
+NEW_CHAIN: Final = "insert into meta values('chain', ?)"
+STORED: Final = (
+    "select id & 4294967295, at, coalesce(version, 1), cast(body as blob), link "
+    "from events where id between ?1 << 32 and (?1 << 32) + 4294967295 order by id"
+)
+HEADS: Final = "select seq, link, at, envelope, stamp from heads where number = ? order by seq"
+SET_HEAD: Final = (
+    "insert into heads(number, seq, at, link, envelope, stamp) "
+    "values(?1, ?2, ?3, ?4, x'', x'') on conflict(number, seq) do nothing"
+)
+ATTEST: Final = (
+    "update heads set envelope = ?3, stamp = ?4 where number = ?1 and seq = ?2 and envelope = ?5"
 )
 READ: Final = (
     "select id & 4294967295, at, body, version from events where id > ? and id <= ? "
@@ -183,6 +220,23 @@ DUE: Final = (
 )
 """Parameters: the log's clock, now, the last row's time and number, and the limit."""
 COUNT: Final = "select status, runs from counts where scope = ? and runs > 0"
+CHARGE: Final = (
+    "insert into spend(scope, hour, tokens, unpriced, nano_usd) "
+    "select scope, ?2, ?3, ?4, ?5 from (select 'all' as scope "
+    "union all select 'principal:' || principal from runs where number = ?1 "
+    "union all select 'agent:' || coalesce(nullif(?6, ''), agent) from runs where number = ?1 "
+    "union all select 'tag:' || key || '=' || value from runs, json_each(runs.tags) "
+    "where number = ?1) where true on conflict(scope, hour) do update set "
+    "tokens = tokens + excluded.tokens, unpriced = unpriced + excluded.unpriced, "
+    "nano_usd = nano_usd + excluded.nano_usd"
+)
+"""Charges all scopes of a run; parameters: its number, and a `Charge`."""
+_SUMS: Final = "coalesce(sum(tokens), 0), coalesce(sum(unpriced), 0), coalesce(sum(nano_usd), 0)"
+SPENT: Final = f"select {_SUMS} from spend where scope = ? and hour >= ? and hour < ?"  # noqa: S608 - constants
+SPENDERS: Final = (
+    f"select scope, {_SUMS} from spend where hour >= ? and hour < ? "  # noqa: S608 - constants
+    "and substr(scope, 1, length(?3)) = ?3 group by scope order by scope"
+)
 SEE: Final = "insert or ignore into seen(number, id) values(?, ?)"
 POST: Final = (
     "insert into inbox(number, place, id, body) values(?1, "
@@ -234,6 +288,22 @@ def bodies(run: str, records: Iterable[Record]) -> list[bytes]:
                 "was written: return plain, valid values from tools and actions"
             ) from error
     return done
+
+
+def leaves(run: str, records: Sequence[Record], bodies: Sequence[bytes]) -> list[bytes]:
+    """Returns the hashes of records for the run's chain.
+
+    Raises:
+        LogError: An event is nested too deep, or its name is not valid text.
+    """
+    rows = [(record.seq, record.at, body) for record, body in zip(records, bodies, strict=True)]
+    try:
+        return chain.leaves(run, SCHEMA_VERSION, rows)
+    except _UNWRITABLE as error:
+        raise LogError(
+            f"an event of run {run!r} cannot be written as JSON: {error}. Nothing was written: "
+            "return plain, valid values from tools and actions"
+        ) from error
 
 
 def message(signal: Signal) -> bytes:
@@ -291,6 +361,11 @@ def number(connection: sqlite3.Connection, run: str) -> int:
         UnknownRun: No run has this id.
     """
     return owner(connection, run)[0]
+
+
+def chain_id(connection: sqlite3.Connection) -> str:
+    """Returns the id that the chains of all runs of this file cover."""
+    return str(connection.execute(CHAIN_ID).fetchone()[0])
 
 
 def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str, str, int]:

@@ -17,7 +17,7 @@ import msgspec
 from taofold.core.errors import LogError
 from taofold.core.failing_checks import Status
 from taofold.core.values import Value
-from taofold.loop.gates.scope import ScopeRules, role, rules
+from taofold.loop.gates.scope import ScopeRules, role, with_tree
 from taofold.loop.gates.tree import KeptFile, content
 from taofold.loop.verdict import Gate
 
@@ -89,18 +89,17 @@ class Baseline(Value, frozen=True):
 
     def rules(self) -> ScopeRules:
         """Returns the rules by which changes of this tree join the proof."""
-        return rules(
-            self.files,
-            named=self.named,
-            wanted=self.wanted,
+        given = ScopeRules(
+            named=frozenset(self.named),
+            wanted=frozenset(self.wanted),
             allow_edit=self.allow_edit,
-            outside=self.outside,
-            targets=self.targets,
+            targets=frozenset(self.targets),
             scope=self.scope,
-            headers=self.headers,
+            headers=frozenset(self.headers),
             included=self.included,
-            made=self.made,
+            made=frozenset(self.made),
         )
+        return with_tree(given, self.files, self.outside)
 
     def text(self, objects: Path, path: str) -> str:
         """Returns the text of a file; "" if it is not text, or large."""
@@ -126,16 +125,12 @@ class Baseline(Value, frozen=True):
         )
 
 
-def save(folder: Path, baseline: Baseline) -> None:
-    """Writes the baseline atomically."""
-    temporary = folder / f"{FILE}.new"
-    temporary.write_bytes(_encoded(baseline))
-    temporary.rename(folder / FILE)
+def save(folder: Path, baseline: Baseline, *, beside: bool = False) -> None:
+    """Writes the baseline atomically.
 
-
-def save_beside(folder: Path, baseline: Baseline) -> None:
-    """Writes a second baseline. The first one stays until the loop's log names the new one."""
-    name = f"baseline-{baseline.digest[:16]}.json"
+    `beside`: the first one stays. The loop's log, written afterwards, decides which one is valid.
+    """
+    name = f"baseline-{baseline.digest[:16]}.json" if beside else FILE
     temporary = folder / f"{name}.{os.getpid()}"
     temporary.write_bytes(_encoded(baseline))
     temporary.rename(folder / name)

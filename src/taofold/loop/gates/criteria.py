@@ -14,8 +14,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
-from msgspec import structs
-
 from taofold.core.errors import ConfigError
 from taofold.loop.gates.commands import VARIABLE, search_path
 from taofold.loop.gates.gate_files import MAKEFILES, npm_scripts
@@ -94,7 +92,6 @@ def gates(
     *,
     path: str | None = None,
     timeout: float = 600.0,
-    output: str = "",
 ) -> tuple[Gate, ...]:
     """Returns the gates that `criteria` name; all of them must pass.
 
@@ -104,7 +101,6 @@ def gates(
         root: The work root, in which commands and their arguments are resolved.
         path: The search path of programs; None = that of the gates.
         timeout: Seconds for each gate.
-        output: Text that the last gate's output must contain, or `/a regular expression/`.
 
     Raises:
         ConfigError: There is none, or one is not a runnable command.
@@ -122,16 +118,7 @@ def gates(
     parsed: list[Gate] = []
     for part in parts:
         parsed += _gates(_unclaimed(part, work_root), work_root, path, timeout)
-    if output:
-        _pattern(output)
-        parsed[-1] = structs.replace(parsed[-1], output=output)
     return tuple(parsed)
-
-
-def holds(output: str, wanted: str) -> bool:
-    """Returns whether a gate's output contains what its `output` requires."""
-    pattern = _pattern(wanted)
-    return wanted in output if pattern is None else pattern.search(output) is not None
 
 
 def suggestion(text: str, root: Path | str) -> str:
@@ -324,17 +311,6 @@ def refusal(text: str, why: str, root: Path) -> ConfigError:
         f"{text!r} cannot be run to prove completion: {why}. "
         f"Write a command that exits with 0 when the work is done{such}"
     )
-
-
-def _pattern(wanted: str) -> re.Pattern[str] | None:
-    if len(wanted) < 3 or not (wanted.startswith("/") and wanted.endswith("/")):
-        return None
-    try:
-        return re.compile(wanted[1:-1])
-    except re.error as error:
-        raise ConfigError(
-            f"the output match {wanted!r} is not a regular expression: {error}"
-        ) from error
 
 
 _PYTHON: Final = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")

@@ -16,14 +16,16 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 from msgspec import structs
+from typing_extensions import Unpack
 
 from taofold.core.errors import ConfigError, Refused
-from taofold.loop.gates.baseline import Baseline, Expected, load, save, save_beside
+from taofold.loop.gates.baseline import Baseline, Expected, load, save
 from taofold.loop.gates.baseline_capture import LoopFolder, capture, completed, learnt, with_outside
 from taofold.loop.gates.expectations import (
     Expectations,
@@ -44,6 +46,7 @@ from taofold.loop.gates.work_diff import (
     Texts,
     WorkDiff,
     above,
+    changed_work,
     observe_work,
     remove_planted,
     restore_file,
@@ -76,6 +79,16 @@ PACKAGES: Final = "the packages that the gates use changed since their first run
 UNSEEN: Final = "the gates use the packages of the start, without what changed since: {}"
 OVERLOOKED: Final = "`{}` does not look at new files: {}"
 REPOSITORY = "git would treat it as a repository, and run the programs in its configuration"
+
+
+class JudgeOptions(TypedDict, total=False):
+    """The options of a judge that are not in its baseline."""
+
+    reach: Reach
+    contain: Contain
+    redact: Redactor | None
+    bytecode: Path | None
+    second: bool
 
 
 class Judge:
@@ -117,12 +130,7 @@ class Judge:
         root: Path | str,
         folder: Path | str,
         digest: str,
-        *,
-        reach: Reach = Reach(),
-        contain: Contain = "auto",
-        redact: Redactor | None = None,
-        bytecode: Path | None = None,
-        second: bool = False,
+        **options: Unpack[JudgeOptions],
     ) -> "Judge":
         """Continues with the baseline stored in `folder`.
 
@@ -139,11 +147,7 @@ class Judge:
             baseline.gates,
             allow_edit=baseline.allow_edit,
             scope=baseline.scope,
-            reach=reach,
-            contain=contain,
-            redact=redact,
-            bytecode=bytecode,
-            second=second,
+            **options,
         )
         judge.baseline = baseline
         return judge
@@ -276,6 +280,25 @@ class Judge:
             await WORKERS.run(self._brought_back, baseline, files)
         return verdict
 
+    async def trial(
+        self, changes: Mapping[str, tuple[int, bytes] | None], *, until: float = inf
+    ) -> Verdict:
+        """Runs the gates on the files of the start with `changes`, apart from the work root.
+
+        Nothing is reverted or written there.
+
+        Args:
+            changes: Mode and content of each changed file, None if it is gone.
+            until: The time at which gates are stopped, in seconds of the monotonic clock.
+        """
+        baseline = self._present()
+        work: WorkDiff = await WORKERS.run(changed_work, baseline, changes, self.own.objects)
+        texts = Texts(baseline, work, self.own.objects)
+        proof: dict[str, KeptFile] = await WORKERS.run(texts.proof)
+        bench = replace(self.bench(baseline), until=until)
+        ran, results, _ = await self._run(bench, baseline, work, texts, proof, "")
+        return self._bar(baseline).verdict(ran, results, (), "")
+
     async def disarm(self) -> tuple[str, ...]:
         """Moves planted git repositories out of the work root; returns the moved ones.
 
@@ -318,7 +341,7 @@ class Judge:
         each: list[tuple[str, ...]] = []
         made: dict[str, str] = {}
         for gate, was in zip(baseline.gates, baseline.expected, strict=True):
-            await WORKERS.run(bench.tree.lay, files, work.new(baseline))
+            await WORKERS.run(bench.tree.lay, files, work.new())
             run = await bench.run(gate)
             doubts = await WORKERS.run(self._doubts, baseline, work, bench.tree)
             doubts += _lacks(made, run)
@@ -327,7 +350,7 @@ class Judge:
             files = {**files, **await WORKERS.run(self._formatted, baseline, bench.tree)}
             if texts.silenced and (run.code == 0 or run.plan.runner in _LINTERS):
                 laid = await WORKERS.run(texts.unsilenced, files)
-                await WORKERS.run(bench.tree.lay, laid, work.new(baseline))
+                await WORKERS.run(bench.tree.lay, laid, work.new())
                 run, hidden = _with_hidden(run, await bench.run(gate), texts.silenced)
                 doubts += hidden
             ran.append(run)
@@ -364,7 +387,7 @@ class Judge:
                 notes.append(f"second judge: `{gate.command}` cannot be run with the product apart")
                 judged.append(result)
                 continue
-            await WORKERS.run(bench.tree.lay, proof, work.new(baseline))
+            await WORKERS.run(bench.tree.lay, proof, work.new())
             doubts, note = second_judgement(run, await bench.run(gate, product))
             notes.append(f"`{gate.command}`: {note}")
             judged.append(structs.replace(result, passed=not doubts, reasons=doubts))
@@ -500,7 +523,7 @@ class Judge:
         expectations: list[Expected] = []
         texts = fresh.test_sources(self.own.objects)
         for gate, before in zip(was.gates, was.expected, strict=True):
-            await WORKERS.run(bench.tree.lay, proof, work.new(fresh))
+            await WORKERS.run(bench.tree.lay, proof, work.new())
             ran = await bench.run(gate)
             # An untrusted run must not become the reference of later runs.
             doubts = _doubts(ran, before, self.root, paths)
@@ -512,9 +535,7 @@ class Judge:
             after = expected(runner, ran.report, texts)
             expectations.append(rebased(runner, before, after, paths))
         fresh = structs.replace(fresh, expected=tuple(expectations))
-        # Written beside the old one: the loop's log, written afterwards, decides which one is
-        # valid.
-        await WORKERS.run(save_beside, self.folder, fresh)
+        await WORKERS.run(partial(save, self.folder, fresh, beside=True))
         self.baseline = fresh
         return _settled(fresh, was.expected)
 
@@ -546,9 +567,7 @@ class Judge:
             if known and (not found or (run.fault and known - found)):
                 why = run.fault or "it shows nothing of what it showed at the start"
                 raise Refused(f"the baseline cannot be taken again: `{gate.command}`: {why}")
-        # Written beside the old one: the loop's log, written afterwards, decides which one is
-        # valid.
-        await WORKERS.run(save_beside, self.folder, fresh)
+        await WORKERS.run(partial(save, self.folder, fresh, beside=True))
         self._taken_on(fresh)
         return self._first_verdict(fresh, ran), _settled(fresh, was.expected)
 

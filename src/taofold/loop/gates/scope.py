@@ -15,6 +15,8 @@ from functools import cache
 from itertools import accumulate
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from taofold.core.values import Value
 
 Role = Literal["test", "runner", "build", "command", "source", "data", "other"]
@@ -298,32 +300,13 @@ def is_allowed(path: str, globs: Sequence[str]) -> bool:
     )
 
 
-def rules(
-    paths: Iterable[str],
-    *,
-    named: Collection[str] = (),
-    wanted: Collection[str] = (),
-    allow_edit: Sequence[str] = (),
-    outside: Collection[str] = (),
-    targets: Collection[str] = (),
-    scope: Sequence[str] = (),
-    headers: Collection[str] = (),
-    included: Sequence[str] = (),
-    made: Collection[str] = (),
-) -> ScopeRules:
-    """Returns the rules for a tree that held `paths` before iteration 1.
+def with_tree(given: ScopeRules, paths: Iterable[str], outside: Collection[str]) -> ScopeRules:
+    """Returns the rules `given` with what follows from the tree before iteration 1.
 
     Args:
+        given: The facts that no tree shows.
         paths: Every file of the tree.
-        named: Files that a gate runs or compares with.
-        wanted: Files that a gate's command only reads.
-        allow_edit: The user's permissions, as globs.
         outside: Names of modules that are installed, or come with the interpreter.
-        targets: Targets of `make` that a gate requests.
-        scope: The product, as globs; () = all source files.
-        headers: Headers of the system that the project's code includes.
-        included: The includes of Makefiles, as globs.
-        made: Files and folders that the gates themselves make.
     """
     folders: set[str] = set()
     code: set[str] = set()
@@ -332,7 +315,7 @@ def rules(
     for path in paths:
         above = [path[: at.start()] for at in re.finditer("/", path)]
         folders.update(above)
-        kind = role(path, named)
+        kind = role(path, given.named)
         if path.endswith("/__init__.py"):
             packages.add(above[-1])
         if kind == "source" and path.rpartition(".")[2] not in PROSE:
@@ -340,19 +323,12 @@ def rules(
         if kind in DECIDES and path.endswith(".py"):
             taken.update([part.removesuffix(".py") for part in path.split("/")])
     own = {path.partition("/")[0].removesuffix(".py") for path in paths}
-    return ScopeRules(
-        frozenset(named),
-        frozenset(wanted),
-        tuple(allow_edit),
-        frozenset(code),
-        frozenset(packages),
-        frozenset(taken - own - {"__init__"}),
-        frozenset(targets),
-        frozenset(folders),
-        tuple(scope),
-        frozenset(headers),
-        tuple(included),
-        frozenset(made),
+    return replace(
+        given,
+        code_folders=frozenset(code),
+        packages=frozenset(packages),
+        taken=frozenset(taken - own - {"__init__"}),
+        folders=frozenset(folders),
     )
 
 

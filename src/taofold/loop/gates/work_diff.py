@@ -81,7 +81,7 @@ class WorkDiff(Value, frozen=True):
         rest = {path: file for path, file in self.now.items() if path not in self.tampering}
         return _with(baseline.files, rest)
 
-    def new(self, baseline: Baseline) -> tuple[str, ...]:
+    def new(self) -> tuple[str, ...]:
         """Returns the changed paths without tampering."""
         return tuple([path for path in self.now if path not in self.tampering])
 
@@ -143,6 +143,24 @@ def observe_work(
             now[path] = current
     left_out, tampering = _sorted(now, baseline)
     return WorkDiff(now, left_out, tampering, tuple(ignored))
+
+
+def changed_work(
+    baseline: Baseline, changes: Mapping[str, tuple[int, bytes] | None], objects: Path
+) -> WorkDiff:
+    """Returns a difference from the baseline by mode and content, and stores the contents."""
+    now: dict[str, KeptFile | None] = {}
+    for path, change in changes.items():
+        file = None
+        if change is not None:
+            digest = hashlib.sha256(change[1]).hexdigest()
+            store(objects, digest, change[1])
+            file = KeptFile(digest, change[0])
+        was = baseline.files.get(path)
+        if (file is None and was is not None) or (file is not None and not file.same(was)):
+            now[path] = file
+    left_out, tampering = _sorted(now, baseline)
+    return WorkDiff(now, left_out, tampering)
 
 
 def with_link_targets(

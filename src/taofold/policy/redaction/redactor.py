@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from unicodedata import normalize
 
 from taofold.core.late_patterns import late
+from taofold.core.option_values import checked_names
 from taofold.core.text import utf8
 from taofold.policy.redaction.assignments import (
     SHORTEST,
@@ -161,7 +162,8 @@ class Redactor:
     ) -> None:
         # The longest first: an alternation takes the first that matches, and one known value may
         # begin with another.
-        self.known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
+        values = checked_names(secrets, "secrets", secret=True)
+        self.known = sorted({s for s in values if len(s) >= _SHORTEST}, key=len, reverse=True)
         """The known values, the longest first."""
         forms = dict[str, str]()
         self._words = set[str]()

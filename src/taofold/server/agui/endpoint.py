@@ -39,11 +39,13 @@ from taofold.server.api.runs import framed_context, offered_agent, session_quest
 from taofold.server.api.schemas import LONGEST_GOAL, Decide
 from taofold.server.catalog import SETTINGS
 from taofold.server.client_tools import CLIENT_TOOLS, definitions
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
+from taofold.server.endpoint import ApiCall, Problem, Routes
 from taofold.server.server import Server
 from taofold.server.streams.channel import LONGEST_REPORT
 from taofold.server.streams.response import event_response, leave, while_allowed
 from taofold.tools.attachments import Attachment, Prompt
+
+routes: Final = Routes("ag-ui")
 
 LOOK_S: Final = 0.5
 """Seconds between two reads of the log without a notification."""
@@ -70,8 +72,16 @@ class _StreamSource:
     """The last record of a run that had already ended."""
 
 
+@routes.post(
+    "/ag-ui",
+    right="start",
+    body=RunAgentInput,
+    answers={200: "text/event-stream"},
+    errors=(403, 409, 503),
+    upload=True,
+)
 async def talk(call: ApiCall) -> Response:
-    """Starts a run of the thread, continues a waiting one, or reconnects to one."""
+    """Runs an agent by AG-UI 1.0. The response is the stream of the protocol's events."""
     body: RunAgentInput = call.body
     server = call.server
     thread, name = _named(body.thread_id), _named(body.run_id)
@@ -506,19 +516,3 @@ def _named(name: str) -> str:
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise Problem(422, "name", f"threadId and runId have 1 to {_LONGEST_NAME} characters")
     return name
-
-
-ENDPOINTS: Final = (
-    ApiEndpoint(
-        "POST",
-        "/ag-ui",
-        talk,
-        "Run an agent by AG-UI 1.0. The response is the stream of the protocol's events.",
-        "ag-ui",
-        body=RunAgentInput,
-        answers={200: "text/event-stream"},
-        errors=(403, 409, 503),
-        right="start",
-        upload=True,
-    ),
-)

@@ -21,7 +21,7 @@ from taofold.core.values import ASK_USER, Action, Observation, Thought, Usage
 from taofold.policy.redaction.views import shown_value
 from taofold.server.api import schemas
 from taofold.server.endpoint import Problem
-from taofold.server.streams.events import note
+from taofold.server.streams.events import hand_off, note
 
 _BATCH: Final = "tools"
 
@@ -91,6 +91,8 @@ def side_event(event: e.Event) -> ag.CustomEvent | None:
             return ag.CustomEvent(name="rule_violated", value=value)
         case e.Rewound():
             return ag.CustomEvent(name="rewound", value={"to": event.to})
+        case e.HandedOff():
+            return ag.CustomEvent(name="handed_off", value=shown_value(hand_off(event)))
         case _ if event.announcement is not None:
             return ag.CustomEvent(name="note", value=note(event))
         case _:
@@ -182,6 +184,7 @@ def interrupt(record: e.Record, call: str, action: Action, *, child: str = "") -
             "tool": action.tool,
             "parameters": action.parameters,
             "tier": event.tier,
+            "requiresConfirmation": not asks,
             "why": event.reason,
             "digest": event.digest,
         },

@@ -8,8 +8,6 @@ are recorded in the run and in the server's audit. An answer to a question must 
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic import BaseModel
-
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.state import ENDED, opening
 from taofold.core.values import ASK_USER, Principal
@@ -23,7 +21,9 @@ from taofold.server.api import responses, schemas
 from taofold.server.api.forms import answer, check
 from taofold.server.api.schemas import ApprovalsQuery, Decide, DecideMany
 from taofold.server.catalog import AnyAgent, facts_of
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, visible_run
+from taofold.server.endpoint import ApiCall, Problem, Routes, visible_run
+
+routes: Final = Routes("approvals")
 
 _GONE: Final = ("EXPIRED", "approval expired")
 ELSEWHERE: Final = (
@@ -35,8 +35,9 @@ _UNCHECKED: Final = (
 )
 
 
-async def pending(call: ApiCall) -> BaseModel:
-    """Returns all approvals that wait for the caller."""
+@routes.get("/approvals", right="read", query=ApprovalsQuery, errors=(404,))
+async def pending(call: ApiCall) -> schemas.Approvals:
+    """Lists the approvals that wait for you."""
     query: ApprovalsQuery = call.query
     if query.run:
         await visible_run(call, query.run)
@@ -75,13 +76,20 @@ async def _rows(call: ApiCall, run: str) -> list[RunRow]:
     return rows
 
 
-async def decide(call: ApiCall) -> BaseModel:
-    """Records a decision. The run continues by itself if this server serves its agent."""
+@routes.post(
+    "/approvals/{action}", right="read", body=Decide, status=202, errors=(403, 404, 409, 410)
+)
+async def decide(call: ApiCall) -> schemas.DecisionView:
+    """Approves, denies, edits or answers.
+
+    The run continues by itself if this server serves its agent.
+    """
     return await _decide(call, call.path["action"], call.body)
 
 
-async def decide_many(call: ApiCall) -> BaseModel:
-    """Records several decisions in order. A refused one does not stop the others."""
+@routes.post("/approvals", right="read", body=DecideMany, status=202)
+async def decide_many(call: ApiCall) -> schemas.DecisionOutcomes:
+    """Decides on several actions at once. A refused one does not stop the others."""
     body: DecideMany = call.body
     outcomes: list[schemas.DecisionOutcome] = []
     for each in body.decisions:
@@ -289,41 +297,3 @@ def _refused(error: Refused, call: ApiCall, policy: Policy, row: RunRow) -> Prob
     if not own and not may(call.principal.roles, policy.approvers, policy.roles):
         return Problem(403, "not_allowed", text)
     return Problem(409, "resolved" if "resolved" in text else "refused", text)
-
-
-ENDPOINTS: Final = (
-    ApiEndpoint(
-        "GET",
-        "/approvals",
-        pending,
-        "List the approvals that wait for you.",
-        "approvals",
-        query=ApprovalsQuery,
-        answers={200: schemas.Approvals},
-        errors=(404,),
-        right="read",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/approvals",
-        decide_many,
-        "Decide on several actions at once.",
-        "approvals",
-        body=DecideMany,
-        answers={202: schemas.DecisionOutcomes},
-        status=202,
-        right="read",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/approvals/{action}",
-        decide,
-        "Approve, deny, edit or answer.",
-        "approvals",
-        body=Decide,
-        answers={202: schemas.DecisionView},
-        errors=(403, 404, 409, 410),
-        status=202,
-        right="read",
-    ),
-)

@@ -16,8 +16,10 @@ from starlette.responses import Response
 from taofold.core.content import MediaPart, media_of
 from taofold.core.events import Observed, Record, Replied, RunStarted, Steered
 from taofold.server.api.schemas import MOST_FILES, Attached
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, visible_run
+from taofold.server.endpoint import ApiCall, Problem, Routes, visible_run
 from taofold.tools.attachments import Attachment, Prompt
+
+routes: Final = Routes("runs")
 
 _SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Types that a browser may display. All others are downloads, because they may contain scripts."""
@@ -79,8 +81,14 @@ def from_ag_ui(content: Sequence[Any]) -> tuple[str, list[Attachment]]:
     return "\n".join(texts), files
 
 
+@routes.get(
+    "/runs/{run}/media/{digest}",
+    right="read",
+    answers={200: "application/octet-stream"},
+    errors=(404,),
+)
 async def medium(call: ApiCall) -> Response:
-    """Returns the bytes of an image, document or sound of the run."""
+    """Returns an image, document or sound of the run."""
     row = await visible_run(call, call.path["run"])
     log, digest = call.server.log, call.path["digest"]
     # All runs share blobs, so only blobs that this run references can be read through it.
@@ -115,16 +123,3 @@ def media_in(record: Record) -> list[MediaPart]:
             return list(media_of(content))
         case _:
             return []
-
-
-ENDPOINTS: Final = (
-    ApiEndpoint(
-        "GET",
-        "/runs/{run}/media/{digest}",
-        medium,
-        "Get an image, document or sound of the run.",
-        answers={200: "application/octet-stream"},
-        errors=(404,),
-        right="read",
-    ),
-)

@@ -6,8 +6,6 @@ see and change them. Loops are started and steered only at the command line.
 
 from typing import Any, Final, NoReturn
 
-from pydantic import BaseModel
-
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.json_values import plain
 from taofold.core.text import iso
@@ -20,13 +18,16 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, ids, load
 from taofold.server.api import schemas
 from taofold.server.api.schemas import LoopsQuery, PatternsQuery
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
+from taofold.server.endpoint import ApiCall, Nothing, Problem, Routes
+
+routes: Final = Routes("learning")
 
 _NONE: Final = "this server keeps no loops and patterns"
 
 
-async def loops(call: ApiCall) -> BaseModel:
-    """Returns all loops, the newest first."""
+@routes.get("/loops", right="learning", query=LoopsQuery, errors=(404,))
+async def loops(call: ApiCall) -> schemas.Loops:
+    """Lists loops, the newest first."""
     journal = _journal(call)
     query: LoopsQuery = call.query
     names = (await ids(journal))[: query.limit]
@@ -34,8 +35,9 @@ async def loops(call: ApiCall) -> BaseModel:
     return schemas.Loops(items=items)
 
 
-async def loop(call: ApiCall) -> BaseModel:
-    """Returns one loop with its gates and iterations."""
+@routes.get("/loops/{loop}", right="learning", errors=(404,))
+async def loop(call: ApiCall) -> schemas.LoopDetail:
+    """Returns a loop with its gates and iterations."""
     name = call.path["loop"]
     try:
         stream = await load(_journal(call), name)
@@ -118,16 +120,25 @@ def _step(ended: IterationEnded) -> dict[str, Any]:
     }
 
 
-async def patterns(call: ApiCall) -> BaseModel:
-    """Returns patterns with their success."""
+@routes.get("/patterns", right="learning", query=PatternsQuery, errors=(404,))
+async def patterns(call: ApiCall) -> schemas.Patterns:
+    """Lists patterns."""
     query: PatternsQuery = call.query
     selection = Query(kind=query.kind or None, retired=query.retired)
     learnt = await _registry(call).patterns(selection)
     return schemas.Patterns(items=[_pattern(learnt_pattern) for learnt_pattern in learnt])
 
 
-async def pattern(call: ApiCall) -> BaseModel:
-    """Returns one pattern with its sources and uses."""
+# Before `/patterns/{pattern}`, which matches it too.
+@routes.get("/patterns/metrics", right="learning", errors=(404,))
+async def metrics(call: ApiCall) -> schemas.LearningView:
+    """Returns the measured benefit of learning."""
+    return schemas.LearningView((await _registry(call).metrics()).as_json())
+
+
+@routes.get("/patterns/{pattern}", right="learning", errors=(404,))
+async def pattern(call: ApiCall) -> schemas.PatternDetail:
+    """Returns a pattern with its lineage."""
     try:
         described = await _registry(call).show(call.path["pattern"])
     except Refused:
@@ -144,7 +155,10 @@ async def pattern(call: ApiCall) -> BaseModel:
     )
 
 
-async def retire(call: ApiCall) -> BaseModel:
+@routes.post(
+    "/patterns/{pattern}/retire", right="learning", body=schemas.RetirePattern, errors=(404,)
+)
+async def retire(call: ApiCall) -> schemas.PatternView:
     """Retires a pattern: no loop gets it any more. It stays listed, with the reason."""
     body: schemas.RetirePattern = call.body
     registry, name = _registry(call), call.path["pattern"]
@@ -156,7 +170,8 @@ async def retire(call: ApiCall) -> BaseModel:
     return _pattern(await registry.show(name))
 
 
-async def restore(call: ApiCall) -> BaseModel:
+@routes.post("/patterns/{pattern}/restore", right="learning", body=Nothing, errors=(404,))
+async def restore(call: ApiCall) -> schemas.PatternView:
     """Restores a retired or archived pattern."""
     registry, name = _registry(call), call.path["pattern"]
     try:
@@ -167,7 +182,10 @@ async def restore(call: ApiCall) -> BaseModel:
     return _pattern(restored)
 
 
-async def edit(call: ApiCall) -> BaseModel:
+@routes.post(
+    "/patterns/{pattern}/edit", right="learning", body=schemas.EditPattern, errors=(404, 422)
+)
+async def edit(call: ApiCall) -> schemas.PatternView:
     """Rewrites a pattern. Its counts stay; its effect in loops is measured again."""
     body: schemas.EditPattern = call.body
     registry, name, by = _registry(call), call.path["pattern"], call.principal.id
@@ -175,15 +193,10 @@ async def edit(call: ApiCall) -> BaseModel:
         edited = await registry.edit(name, name=body.name, tags=body.tags, body=body.body, by=by)
     except Refused:
         _unknown("pattern")
-    except ValueError as error:  # also a lone surrogate in the body
+    except ValueError as error:
         raise Problem(422, "invalid", f"it was not saved: {error}") from None
     call.server.audit("edit_pattern", by, pattern=name)
     return _pattern(edited)
-
-
-async def metrics(call: ApiCall) -> BaseModel:
-    """Returns the measured benefit of learning, with interval and counts."""
-    return schemas.LearningView((await _registry(call).metrics()).as_json())
 
 
 def _arm(arm: Arm) -> dict[str, Any]:
@@ -205,18 +218,13 @@ def _source(source: PatternSource) -> dict[str, Any]:
 
 def _pattern(pattern: Pattern) -> schemas.PatternView:
     counts = pattern.counts
-    return schemas.PatternView(
-        id=pattern.id,
-        name=pattern.name,
-        kind=pattern.kind,
-        tags=list(pattern.tags),
+    return schemas.PatternView.of(
+        pattern,
         rate=counts.rate,
         usage=counts.usage,
         successes=counts.successes,
         failures=counts.failures,
         loops=len(pattern.loops),
-        probation=pattern.probation,
-        retired=pattern.retired,
         first_discovered=iso(pattern.first_discovered) if pattern.first_discovered else None,
         last_used=iso(pattern.last_used) if pattern.last_used else None,
     )
@@ -236,92 +244,3 @@ def _registry(call: ApiCall) -> Registry:
 
 def _unknown(what: str) -> NoReturn:
     raise Problem(404, "not_found", f"there is no such {what}") from None
-
-
-ENDPOINTS: Final = (
-    ApiEndpoint(
-        "GET",
-        "/loops",
-        loops,
-        "List loops, the newest first.",
-        "learning",
-        query=LoopsQuery,
-        answers={200: schemas.Loops},
-        errors=(404,),
-        right="learning",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/loops/{loop}",
-        loop,
-        "Get a loop with its gates and iterations.",
-        "learning",
-        answers={200: schemas.LoopDetail},
-        errors=(404,),
-        right="learning",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/patterns",
-        patterns,
-        "List patterns.",
-        "learning",
-        query=PatternsQuery,
-        answers={200: schemas.Patterns},
-        errors=(404,),
-        right="learning",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/patterns/metrics",
-        metrics,
-        "Get the measured benefit of learning.",
-        "learning",
-        answers={200: schemas.LearningView},
-        errors=(404,),
-        right="learning",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/patterns/{pattern}/retire",
-        retire,
-        "Retire a pattern: no loop gets it any more.",
-        "learning",
-        body=schemas.RetirePattern,
-        answers={200: schemas.PatternView},
-        errors=(404,),
-        right="learning",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/patterns/{pattern}/restore",
-        restore,
-        "Restore a pattern.",
-        "learning",
-        body=Nothing,
-        answers={200: schemas.PatternView},
-        errors=(404,),
-        right="learning",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/patterns/{pattern}/edit",
-        edit,
-        "Rewrite a pattern.",
-        "learning",
-        body=schemas.EditPattern,
-        answers={200: schemas.PatternView},
-        errors=(404, 422),
-        right="learning",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/patterns/{pattern}",
-        pattern,
-        "Get a pattern with its lineage.",
-        "learning",
-        answers={200: schemas.PatternDetail},
-        errors=(404,),
-        right="learning",
-    ),
-)

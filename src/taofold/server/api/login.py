@@ -6,24 +6,26 @@
 import asyncio
 from typing import Final
 
-from pydantic import BaseModel
-
 import taofold
 from taofold.server.api import schemas
 from taofold.server.api.schemas import Login
 from taofold.server.auth import BrowserSession
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
+from taofold.server.endpoint import ApiCall, Nothing, Problem, Routes
+
+routes: Final = Routes("server")
 
 
-async def me(call: ApiCall) -> BaseModel:
-    """Returns the caller's identity."""
+@routes.get("/me", right="signed_in")
+async def me(call: ApiCall) -> schemas.Me:
+    """Returns your identity."""
     return schemas.Me(
         id=call.principal.id, roles=list(call.principal.roles), version=taofold.__version__
     )
 
 
-async def login(call: ApiCall) -> BaseModel:
-    """Signs in with the code of a one-time link, with a token, or with the local token."""
+@routes.post("/signin", right="public", body=Login)
+async def login(call: ApiCall) -> schemas.NewSession:
+    """Signs in with a token, or with the code of a one-time link."""
     secret, detail = await (_by_code(call) if call.body.code else _by_token(call))
     session = call.server.signin.read(secret)
     assert isinstance(session, BrowserSession)
@@ -57,44 +59,11 @@ async def _by_token(call: ApiCall) -> tuple[str, str]:
     return await asyncio.to_thread(server.signin.begin, token), detail
 
 
-async def logout(call: ApiCall) -> BaseModel:
-    """Ends the session. Its secret is refused afterwards."""
+@routes.post("/signout", right="signed_in", body=Nothing, status=202)
+async def logout(call: ApiCall) -> schemas.Accepted:
+    """Signs out. The session is refused afterwards."""
     secret = call.server.authenticator.session(call.request.headers)
     if secret is not None:
         await asyncio.to_thread(call.server.signin.end, secret)
     call.server.audit("signout", call.principal.id)
     return schemas.Accepted(id=call.principal.id)
-
-
-ENDPOINTS: Final = (
-    ApiEndpoint(
-        "GET",
-        "/me",
-        me,
-        "Get your identity.",
-        "server",
-        answers={200: schemas.Me},
-        right="signed_in",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/signin",
-        login,
-        "Sign in with a token, or with the code of a one-time link.",
-        "server",
-        body=Login,
-        answers={200: schemas.NewSession},
-        right="public",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/signout",
-        logout,
-        "Sign out.",
-        "server",
-        body=Nothing,
-        answers={202: schemas.Accepted},
-        status=202,
-        right="signed_in",
-    ),
-)

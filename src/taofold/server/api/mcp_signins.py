@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.requests import Request
 
 from taofold.bridges.mcp.client.address import ServerAddress
@@ -22,7 +22,9 @@ from taofold.core.text import iso
 from taofold.core.values import Principal
 from taofold.server.api import schemas
 from taofold.server.catalog import AnyAgent
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, RequestModel
+from taofold.server.endpoint import ApiCall, Problem, RequestModel, Routes
+
+routes: Final = Routes("servers")
 
 MOST_SIGNINS: Final = 100
 """Maximum concurrent sign-ins."""
@@ -168,12 +170,13 @@ async def _result(task: asyncio.Task[SignedIn]) -> SignedIn:
 def _servers(agent: AnyAgent, depth: int) -> list[Any]:
     """Returns the MCP servers with a user sign-in, of the agent and its inner agents."""
     servers: list[Any] = []
-    for tool_source in agent.tools:
+    team = agent.team.values()
+    for tool_source in [source for member in team for source in member.tools]:
         oauth: Any = getattr(getattr(tool_source, "address", None), "oauth", None)
         if oauth is not None and oauth.grant == "authorization_code":
             servers.append(tool_source)
     if depth:
-        for tool in agent.toolset.values():
+        for tool in [tool for member in team for tool in member.toolset.values()]:
             if tool.agent is not None:
                 servers += _servers(cast("AnyAgent", tool.agent), depth - 1)
     return servers
@@ -242,15 +245,17 @@ def _view(entry: SignInEntry) -> McpServerView:
     )
 
 
-async def servers(call: ApiCall) -> BaseModel:
-    """Returns the servers to which the caller can sign in."""
+@routes.get("/servers", right="start")
+async def servers(call: ApiCall) -> McpServers:
+    """Lists the MCP servers to which you can sign in."""
     return McpServers(
         items=[_view(entry) for entry in await call.server.signins.entries(call.principal)]
     )
 
 
-async def begin(call: ApiCall) -> BaseModel:
-    """Begins a sign-in."""
+@routes.post("/servers/signin", right="start", body=SignInBody)
+async def begin(call: ApiCall) -> SignInPage:
+    """Begins a sign-in to an MCP server. Returns the page to open."""
     url = call.body.server
     address = await call.server.signins.begin(call.principal, url, _redirect(call.request))
     call.server.audit("mcp_signin", call.principal.id, detail=f"begun at {url}")
@@ -267,58 +272,17 @@ def _redirect(request: Request) -> str:
     return f"{scheme}://{host}{PAGE}"
 
 
-async def finish(call: ApiCall) -> BaseModel:
-    """Ends a sign-in."""
+@routes.post("/servers/signin/finish", right="start", body=ReturnedBody)
+async def finish(call: ApiCall) -> SignedInView:
+    """Ends a sign-in with the final address of the browser."""
     url, signed_in = await call.server.signins.finish(call.principal, call.body.address)
     call.server.audit("mcp_signin", call.principal.id, detail=f"done at {url}")
     return SignedInView(server=url, tools=signed_in.tools, scope=signed_in.scope)
 
 
-async def forget(call: ApiCall) -> BaseModel:
-    """Deletes the caller's tokens."""
+@routes.post("/servers/signout", right="start", body=SignInBody)
+async def forget(call: ApiCall) -> McpServers:
+    """Deletes your tokens for an MCP server."""
     if await call.server.signins.forget(call.principal, call.body.server):
         call.server.audit("mcp_signout", call.principal.id, detail=f"out of {call.body.server}")
     return await servers(call)
-
-
-ENDPOINTS: Final = (
-    ApiEndpoint(
-        "GET",
-        "/servers",
-        servers,
-        "List the MCP servers to which you can sign in.",
-        "servers",
-        answers={200: McpServers},
-        right="start",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/servers/signin",
-        begin,
-        "Begin a sign-in to an MCP server. Returns the page to open.",
-        "servers",
-        body=SignInBody,
-        answers={200: SignInPage},
-        right="start",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/servers/signin/finish",
-        finish,
-        "End a sign-in with the final address of the browser.",
-        "servers",
-        body=ReturnedBody,
-        answers={200: SignedInView},
-        right="start",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/servers/signout",
-        forget,
-        "Delete your tokens for an MCP server.",
-        "servers",
-        body=SignInBody,
-        answers={200: McpServers},
-        right="start",
-    ),
-)

@@ -13,17 +13,17 @@ import msgspec
 from taofold.agent import Agent
 from taofold.core import events as e
 from taofold.core.call_ids import child_id
-from taofold.core.content import MediaPart, media_of
+from taofold.core.content import media_of
 from taofold.core.json_values import plain
 from taofold.core.metrics import measure
 from taofold.core.state import fold, opening
 from taofold.core.text import iso, line
 from taofold.core.trace import audit, trace, turns
 from taofold.log.log import RunRow
-from taofold.policy import Facts
 from taofold.policy.redaction.views import shown, shown_value
 from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval
+from taofold.runtime.tool_calls import facts
 from taofold.server.api import schemas
 from taofold.views import approval_json, counts_json, run_json, run_state_json
 
@@ -36,6 +36,11 @@ def run(row: RunRow) -> schemas.RunView:
     return schemas.RunView(**run_json(row))
 
 
+def fork(row: RunRow, files: schemas.ForkedFiles | None) -> schemas.ForkView:
+    """Returns a fork with its files."""
+    return schemas.ForkView(**run_json(row), files=files)
+
+
 def detail(
     row: RunRow,
     records: Sequence[e.Record],
@@ -46,6 +51,7 @@ def detail(
     state, started = fold(records), opening(records)
     return schemas.RunDetail(
         **{**run_json(row), "goal": shown_value(state.goal or row.goal)},
+        active_agent=state.agent or row.agent,
         model=started.model if started else "",
         strategy=started.strategy if started else "",
         stop_reason=state.stop_reason,
@@ -55,21 +61,9 @@ def detail(
         steps=len(state.steps),
         **counts_json(state),
         metrics=measure(records).as_dict(),
-        media=[medium(part) for part in media_of(started.content)] if started else [],
+        media=[schemas.MediaView.of(part) for part in media_of(started.content)] if started else [],
         children=[run(child) for child in children],
         pending=list(pending),
-    )
-
-
-def medium(part: MediaPart) -> schemas.MediaView:
-    """Returns the description of an image, document or sound."""
-    return schemas.MediaView(
-        kind=part.kind,
-        media_type=part.media_type,
-        digest=part.digest,
-        size=part.size,
-        name=part.name,
-        url=part.url,
     )
 
 
@@ -181,7 +175,8 @@ def agent(name: str, offered: Agent[Any, Any]) -> schemas.AgentShown:
             name=tool.name,
             description=tool.description,
             # The policy may raise the tool's declared tier.
-            tier=int(policy.tier(tool.name, Facts(tool.tier, tool.effect))),
+            tier=int(policy.tier(tool.name, facts(tool))),
+            requires_confirmation=policy.asks(tool.name, facts(tool)),
             effect=tool.effect,
             role=policy.role(tool.name, tool.role),
             parameters=tool.schema,

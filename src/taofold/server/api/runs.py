@@ -14,29 +14,36 @@ from hashlib import blake2b
 from typing import Final
 
 import msgspec
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from taofold.agent.options import IfWaiting, StartOptions
 from taofold.agent.prompts import called_agent
 from taofold.agent.sessions import WITHDRAWN, question_for, waiting_run
 from taofold.core import events as e
-from taofold.core.errors import ConfigError, Conflict, Refused, UnknownRun
+from taofold.core.errors import ConfigError, Conflict, Refused, RunError, UnknownRun
+from taofold.core.file_states import stored_states
 from taofold.core.state import ENDED, opening
 from taofold.core.text import times, visible
+from taofold.evidence import verifier
+from taofold.log.formats.ndjson import dumps_chain
 from taofold.log.log import RunRow
+from taofold.log.signed import chain_of, chains
 from taofold.runtime import control
 from taofold.runtime import run as runs
 from taofold.runtime.endings import RESUMABLE
 from taofold.runtime.ratings import Rating, Ratings
 from taofold.runtime.run import new_id
 from taofold.runtime.setup import Approval
+from taofold.runtime.shown_status import RUNNING, as_seen, shown_row
+from taofold.runtime.time_travel import compared, keep_states
 from taofold.server.api import approvals, responses, schemas
 from taofold.server.api.approvals import pending_of
 from taofold.server.api.attachments import prompt
+from taofold.server.api.forks import fork_files
 from taofold.server.api.schemas import (
     Decide,
     EventsQuery,
+    FilesQuery,
     Following,
     ForkBody,
     NewRun,
@@ -48,19 +55,37 @@ from taofold.server.api.schemas import (
     Steer,
 )
 from taofold.server.catalog import SETTINGS, AnyAgent
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem, own_run, visible_run
+from taofold.server.endpoint import ApiCall, Nothing, Problem, Routes, own_run, visible_run
 from taofold.server.server import Server
 from taofold.server.streams.response import stream
 from taofold.views import prompt_json, rating_json
 
+routes: Final = Routes("runs")
+
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 _SSE: Final = "text/event-stream"
+_VERDICTS: Final[dict[int, schemas.EvidenceStatus]] = {
+    verifier.OK: "verified",
+    verifier.UNSIGNED: "unsigned",
+    verifier.NO_KEY: "no_key",
+    verifier.BROKEN: "broken",
+}
 _BETWEEN_S: Final = 0.05
 _LOOKS: Final = 40
 
 
+@routes.post(
+    "/runs",
+    right="start",
+    body=NewRun,
+    status=201,
+    answers={201: schemas.RunView, 200: schemas.RunView},
+    headers={"Idempotency-Key": "A repeated request with this key returns the same run."},
+    errors=(409,),
+    upload=True,
+)
 async def create(call: ApiCall) -> Response:
-    """Starts a run."""
+    """Starts a run. With `Accept: text/event-stream` the response is its event stream."""
     body: NewRun = call.body
     server = call.server
     name, agent = offered_agent(server, body.agent)
@@ -266,13 +291,14 @@ async def _started(call: ApiCall, run: str, *, fresh: bool) -> Response:
     return answer
 
 
-async def page(call: ApiCall) -> BaseModel:
-    """Returns the caller's runs, newest first."""
+@routes.get("/runs", right="read", query=RunsQuery)
+async def page(call: ApiCall) -> schemas.Runs:
+    """Lists your runs, newest first."""
     query: RunsQuery = call.query
     before = await _place(call, query.cursor) if query.cursor else 0
     session = await call.server.session(call.principal, query.session)
     rows_by_place: dict[int, RunRow] = {}
-    for source in _sources(call, query.agent):
+    for source in sources(call, query.agent):
         # One more row than shown reveals whether there is a next page.
         rows = await _visible_rows(
             call,
@@ -289,22 +315,32 @@ async def page(call: ApiCall) -> BaseModel:
     newest = [rows_by_place[number] for number in sorted(rows_by_place, reverse=True)]
     page_rows = newest[: query.limit]
     following = page_rows[-1].run if len(newest) > query.limit else None
-    return schemas.Runs(items=[responses.run(row) for row in page_rows], next=following)
+    items = [responses.run(row) for row in page_rows]
+    return schemas.Runs(items=items, next=following)
 
 
-async def _visible_rows(call: ApiCall, before: int, count: int, **filters: str) -> list[RunRow]:
-    """Returns the newest `count` rows that the caller can see; fewer only if there are no more."""
+async def _visible_rows(
+    call: ApiCall, before: int, count: int, *, status: str, **filters: str
+) -> list[RunRow]:
+    """Returns the newest `count` rows that the caller can see; fewer only if there are no more.
+
+    Each row has its displayed `status`.
+    """
+    server = call.server
+    stored = "running" if status in RUNNING else status
     visible: list[RunRow] = []
     while True:
-        rows = await call.server.log.rows(**filters, before=before, limit=count)
+        rows = await server.log.rows(**filters, status=stored, before=before, limit=count)
         # A child run of a visible agent may belong to a root run that is not visible.
-        visible += [row for row in rows if await call.server.sees(call.principal, row)]
+        seen = [row for row in rows if await server.sees(call.principal, row)]
+        shown = [await shown_row(server.log, row) for row in seen]
+        visible += [row for row in shown if status in ("", row.status)]
         if len(rows) < count or len(visible) >= count:
             return visible[:count]
         before = rows[-1].place
 
 
-def _sources(call: ApiCall, agent: str) -> list[dict[str, str]]:
+def sources(call: ApiCall, agent: str) -> list[dict[str, str]]:
     """Returns filters for the visible runs: the caller's own, and those of agents that it approves
     for.
     """
@@ -329,19 +365,22 @@ async def _place(call: ApiCall, cursor: str) -> int:
     raise Problem(422, "cursor", "no run of this list has the cursor")
 
 
-async def detail(call: ApiCall) -> BaseModel:
-    """Returns one run with its state."""
+@routes.get("/runs/{run}", right="read", errors=(404,))
+async def detail(call: ApiCall) -> schemas.RunDetail:
+    """Returns a run with its state."""
     row = await visible_run(call, call.path["run"])
     log = call.server.log
     records = await log.read(row.run)
-    children = await log.rows(parent=row.run, limit=0)
+    children = [await shown_row(log, child) for child in await log.rows(parent=row.run, limit=0)]
     pending = await pending_of(call, row.run) if row.status in ("running", "waiting") else []
     # In a thread, because the fold of a long run would block other clients.
-    return await asyncio.to_thread(responses.detail, row, records, reversed(children), pending)
+    shown = msgspec.structs.replace(row, status=as_seen(row, records))
+    return await asyncio.to_thread(responses.detail, shown, records, reversed(children), pending)
 
 
-async def records(call: ApiCall) -> BaseModel:
-    """Returns events from the log."""
+@routes.get("/runs/{run}/records", right="read", query=RecordsQuery, errors=(404,))
+async def records(call: ApiCall) -> schemas.Records:
+    """Returns the run's events from the log."""
     row = await visible_run(call, call.path["run"])
     query: RecordsQuery = call.query
     stored = await call.server.log.read(row.run, after=query.after, limit=query.limit)
@@ -360,22 +399,68 @@ def _event_in(row: RunRow, at: int | None) -> int | None:
     return at
 
 
-async def state(call: ApiCall) -> BaseModel:
-    """Returns the state after an event."""
+@routes.get("/runs/{run}/state", right="read", query=StateQuery, errors=(404,))
+async def state(call: ApiCall) -> schemas.StateView:
+    """Returns the run's state, now or after an event."""
     row = await visible_run(call, call.path["run"])
     at = _event_in(row, call.query.at)
     stored = await call.server.log.read(row.run, limit=0 if at is None else at + 1)
     return await asyncio.to_thread(responses.moment, row.run, stored)
 
 
-async def audit(call: ApiCall) -> BaseModel:
-    """Returns the audit: requests, decisions and results."""
+@routes.get("/runs/{run}/audit", right="read", errors=(404,))
+async def audit(call: ApiCall) -> schemas.AuditView:
+    """Returns the audit: every call with its decision, and every refused attempt."""
     row = await visible_run(call, call.path["run"])
     return responses.audit_view(await call.server.log.read(row.run))
 
 
-async def prompt_of_call(call: ApiCall) -> BaseModel:
-    """Returns the prompt of a model call."""
+@routes.get("/runs/{run}/evidence", right="read", errors=(404,))
+async def evidence(call: ApiCall) -> schemas.EvidenceView:
+    """Checks the hash chain of the run and its signatures."""
+    row = await visible_run(call, call.path["run"])
+    log = call.server.log
+    if not chains(log):
+        return schemas.EvidenceView(status="none", text="this log does not chain its records")
+    chain = await chain_of(log, row.run)
+    keys = list(call.server.settings.evidence_keys)
+    # In a thread: every record is hashed.
+    report = await asyncio.to_thread(lambda: verifier.verify(dumps_chain(chain), keys))
+    named = report.unproved if report.code == verifier.NO_KEY else report.keys
+    return schemas.EvidenceView(
+        status=_VERDICTS[report.code],
+        text=report.text,
+        records=report.records,
+        signed=report.signed,
+        first=report.seq if report.seq >= 0 else None,
+        keys=[key[:16] for key in named],
+    )
+
+
+@routes.get("/runs/{run}/files", right="read", query=FilesQuery, errors=(404,))
+async def files(call: ApiCall) -> schemas.FilesView:
+    """Compares the last stored files of the run with those of another run."""
+    log = call.server.log
+    states: list[e.Snapshotted | e.Restored] = []
+    for name in (call.path["run"], call.query.other):
+        row = await visible_run(call, name)
+        stored = stored_states(await log.read(row.run))
+        if not stored:
+            return schemas.FilesView(stored=False)
+        states.append(stored[max(stored)])
+    try:
+        # In a thread: it reads a store of git.
+        changes, patch = await asyncio.to_thread(compared, *states, patch=True)
+    except RunError:
+        return schemas.FilesView(stored=False)
+    redact = call.server.redactor.text
+    shown = [schemas.FileChangeView(kind=it.kind, path=visible(it.path)) for it in changes]
+    return schemas.FilesView(stored=True, changes=shown, patch=redact(patch))
+
+
+@routes.get("/runs/{run}/prompt", right="read", query=PromptQuery, errors=(404, 409))
+async def prompt_of_call(call: ApiCall) -> schemas.PromptView:
+    """Returns the prompt of one model call: messages, tools, schema and settings."""
     row = await visible_run(call, call.path["run"])
     server, query = call.server, call.query
     agent = await _stored_agent(server, row)
@@ -398,15 +483,17 @@ async def _stored_agent(server: Server, row: RunRow) -> AnyAgent | None:
     return None if caller is None else called_agent(caller, row.agent)
 
 
-async def spans(call: ApiCall) -> BaseModel:
-    """Returns the spans of the run's time."""
+@routes.get("/runs/{run}/spans", right="read", errors=(404,))
+async def spans(call: ApiCall) -> schemas.Spans:
+    """Returns the run's model calls, tool calls and waits with times, tokens and dollars."""
     row = await visible_run(call, call.path["run"])
     log = call.server.log
     children = {child.run for child in await log.rows(parent=row.run, limit=0)}
     return responses.spans(await log.read(row.run), children)
 
 
-async def ratings(call: ApiCall) -> BaseModel:
+@routes.get("/runs/{run}/ratings", right="read", errors=(404,))
+async def ratings(call: ApiCall) -> schemas.RatingsView:
     """Returns the ratings of the run."""
     row = await visible_run(call, call.path["run"])
     if call.server.journal is None:
@@ -414,8 +501,9 @@ async def ratings(call: ApiCall) -> BaseModel:
     return await _ratings(Ratings(call.server.journal), row.run)
 
 
-async def rate(call: ApiCall) -> BaseModel:
-    """Rates a run. Every principal that can see it may rate it."""
+@routes.post("/runs/{run}/ratings", right="start", body=RateBody, errors=(404, 409))
+async def rate(call: ApiCall) -> schemas.RatingsView:
+    """Rates a run. Ratings are not part of its log. Every principal that can see it may rate it."""
     row = await visible_run(call, call.path["run"])
     if call.server.journal is None:
         raise Problem(404, "not_found", "this server keeps no ratings")
@@ -433,8 +521,16 @@ async def _ratings(store: Ratings, run: str) -> schemas.RatingsView:
     )
 
 
+@routes.get(
+    "/runs/{run}/events",
+    right="read",
+    query=EventsQuery,
+    answers={200: _SSE, 204: ""},
+    headers={"Last-Event-ID": "The `id:` of the last event that you got."},
+    errors=(404,),
+)
 async def events(call: ApiCall) -> Response:
-    """Streams the run's events from the client's position."""
+    """Streams the run's events. 204: the run has ended and you have read all events."""
     row = await visible_run(call, call.path["run"])
     # The header takes precedence: a browser's EventSource repeats the first URL with its old
     # `after`.
@@ -442,8 +538,16 @@ async def events(call: ApiCall) -> Response:
     return await stream(call, row.run, after, cancel=False)
 
 
+@routes.post(
+    "/runs/{run}/events",
+    right="read",
+    body=Following,
+    answers={200: _SSE, 204: ""},
+    headers={"Last-Event-ID": "The `id:` of the last event that you got."},
+    errors=(404,),
+)
 async def follow(call: ApiCall) -> Response:
-    """Streams the run's events; with `on_disconnect: cancel` a disconnect cancels the run."""
+    """Streams the events; `on_disconnect: cancel` cancels the run if you disconnect."""
     row = await visible_run(call, call.path["run"])
     after = call.request.headers.get("last-event-id", "") or call.body.after
     # Only the owner's disconnect cancels the run, not that of another watcher.
@@ -451,131 +555,6 @@ async def follow(call: ApiCall) -> Response:
     if cancel:
         call.server.require(call.principal, "cancel")
     return await stream(call, row.run, after, cancel=cancel)
-
-
-ENDPOINTS: Final = (
-    ApiEndpoint(
-        "POST",
-        "/runs",
-        create,
-        "Start a run. With `Accept: text/event-stream` the response is its event stream.",
-        body=NewRun,
-        answers={201: schemas.RunView, 200: schemas.RunView},
-        headers={"Idempotency-Key": "A repeated request with this key returns the same run."},
-        errors=(409,),
-        status=201,
-        right="start",
-        upload=True,
-    ),
-    ApiEndpoint(
-        "GET",
-        "/runs",
-        page,
-        "List your runs, newest first.",
-        query=RunsQuery,
-        answers={200: schemas.Runs},
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/runs/{run}",
-        detail,
-        "Get a run with its state.",
-        answers={200: schemas.RunDetail},
-        errors=(404,),
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/runs/{run}/events",
-        events,
-        "Stream the run's events. 204: the run has ended and you have read all events.",
-        query=EventsQuery,
-        answers={200: _SSE, 204: ""},
-        headers={"Last-Event-ID": "The `id:` of the last event that you got."},
-        errors=(404,),
-        right="read",
-    ),
-    # A GET request must have no effect, because an image on any page can send one.
-    ApiEndpoint(
-        "POST",
-        "/runs/{run}/events",
-        follow,
-        "Stream the events; `on_disconnect: cancel` cancels the run if you disconnect.",
-        body=Following,
-        answers={200: _SSE, 204: ""},
-        headers={"Last-Event-ID": "The `id:` of the last event that you got."},
-        errors=(404,),
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/runs/{run}/records",
-        records,
-        "Get the run's events from the log.",
-        query=RecordsQuery,
-        answers={200: schemas.Records},
-        errors=(404,),
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/runs/{run}/state",
-        state,
-        "Get the run's state, now or after an event.",
-        query=StateQuery,
-        answers={200: schemas.StateView},
-        errors=(404,),
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/runs/{run}/audit",
-        audit,
-        "Get the audit: every call with its decision, and every refused attempt.",
-        answers={200: schemas.AuditView},
-        errors=(404,),
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/runs/{run}/ratings",
-        ratings,
-        "Get the ratings of the run.",
-        answers={200: schemas.RatingsView},
-        errors=(404,),
-        right="read",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/runs/{run}/ratings",
-        rate,
-        "Rate a run. Ratings are not part of its log.",
-        body=RateBody,
-        answers={200: schemas.RatingsView},
-        errors=(404, 409),
-        right="start",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/runs/{run}/prompt",
-        prompt_of_call,
-        "Get the prompt of one model call: messages, tools, schema and settings.",
-        query=PromptQuery,
-        answers={200: schemas.PromptView},
-        errors=(404, 409),
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/runs/{run}/spans",
-        spans,
-        "Get the run's model calls, tool calls and waits with times, tokens and dollars.",
-        answers={200: schemas.Spans},
-        errors=(404,),
-        right="read",
-    ),
-)
 
 
 def _check_agent(server: Server, run: str, started: e.RunStarted) -> None:
@@ -590,7 +569,8 @@ def _check_agent(server: Server, run: str, started: e.RunStarted) -> None:
         raise Problem(409, "agent", str(error)) from None
 
 
-async def cancel(call: ApiCall) -> BaseModel:
+@routes.post("/runs/{run}/cancel", right="cancel", body=Nothing, status=202, errors=(403, 404, 409))
+async def cancel(call: ApiCall) -> schemas.Accepted:
     """Stops a run. No further action starts; its log is kept."""
     row = await own_run(call)
     await control.request_cancel(
@@ -601,8 +581,9 @@ async def cancel(call: ApiCall) -> BaseModel:
     return schemas.Accepted(id=row.run)
 
 
-async def steer(call: ApiCall) -> BaseModel:
-    """Sends a message to the run's model, which reads it at its next turn."""
+@routes.post("/runs/{run}/steer", right="start", body=Steer, status=202, errors=(403, 404, 409))
+async def steer(call: ApiCall) -> schemas.Accepted:
+    """Sends a message to a run's model."""
     row = await own_run(call)
     body: Steer = call.body
     # The name includes the principal, so that message ids of two principals do not collide.
@@ -619,8 +600,16 @@ async def steer(call: ApiCall) -> BaseModel:
     return schemas.Accepted(id=row.run)
 
 
+@routes.post(
+    "/runs/{run}/fork",
+    right="start",
+    body=ForkBody,
+    status=201,
+    answers={201: schemas.ForkView},
+    errors=(403, 404, 409),
+)
 async def fork(call: ApiCall) -> Response:
-    """Copies a run up to a step and continues the copy."""
+    """Copies a run up to a step, with its files, and continues the copy."""
     row = await own_run(call)
     server, at = call.server, _event_in(row, call.body.at)
     started = opening(await server.log.read(row.run, limit=1))
@@ -628,16 +617,21 @@ async def fork(call: ApiCall) -> Response:
         raise Problem(409, "damaged", "the run has no start")
     # Checked before anything is written, so that no fork remains that this server cannot drive.
     _check_agent(server, row.run, started)
-    new = new_id()
-    await runs.fork(server.log, row.run, new, at=at, now=server.now(), driven=True)
+    new, agent = new_id(), server.catalog.of(row.run, started)
+    files = await fork_files(server, agent, row.run, new, at, wanted=call.body.files)
+    await runs.fork(
+        server.log, row.run, new, at=at, now=server.now(), driven=True, restored=files.restored
+    )
+    await keep_states(server.log, new)
     await server.engine.wake(new)
     server.audit("fork", call.principal.id, run=row.run, detail=f"as {new}")
-    view = responses.run(await server.log.row(new))
+    view = responses.fork(await server.log.row(new), files.view)
     return JSONResponse(view.model_dump(), 201, {"Location": f"/runs/{new}"})
 
 
-async def resume(call: ApiCall) -> BaseModel:
-    """Continues a run that failed, was cancelled, or lost its process."""
+@routes.post("/runs/{run}/resume", right="start", body=Nothing, status=202, errors=(403, 404, 409))
+async def resume(call: ApiCall) -> schemas.Accepted:
+    """Continues a run that failed or was cancelled."""
     row = await own_run(call)
     server = call.server
     records = await server.log.read(row.run)
@@ -656,51 +650,3 @@ async def resume(call: ApiCall) -> BaseModel:
     await server.engine.wake(row.run)
     server.audit("resume", call.principal.id, run=row.run)
     return schemas.Accepted(id=row.run)
-
-
-COURSE: Final = (
-    ApiEndpoint(
-        "POST",
-        "/runs/{run}/cancel",
-        cancel,
-        "Stop a run.",
-        body=Nothing,
-        answers={202: schemas.Accepted},
-        errors=(403, 404, 409),
-        status=202,
-        right="cancel",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/runs/{run}/steer",
-        steer,
-        "Send a message to a run's model.",
-        body=Steer,
-        answers={202: schemas.Accepted},
-        errors=(403, 404, 409),
-        status=202,
-        right="start",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/runs/{run}/fork",
-        fork,
-        "Copy a run up to a step and continue the copy.",
-        body=ForkBody,
-        answers={201: schemas.RunView},
-        errors=(403, 404, 409),
-        status=201,
-        right="start",
-    ),
-    ApiEndpoint(
-        "POST",
-        "/runs/{run}/resume",
-        resume,
-        "Continue a run that failed or was cancelled.",
-        body=Nothing,
-        answers={202: schemas.Accepted},
-        errors=(403, 404, 409),
-        status=202,
-        right="start",
-    ),
-)

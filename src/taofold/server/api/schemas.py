@@ -4,7 +4,8 @@ Requests refuse unknown fields, so roles, principals and history cannot be added
 add fields to responses. Limits of lengths and numbers are defined here.
 """
 
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,6 +23,7 @@ from taofold.agent.options import IfWaiting
 from taofold.core.errors import ConfigError
 from taofold.core.imported_runs import RUN_ID
 from taofold.core.tags import checked_filter, checked_tags
+from taofold.memory.offer import LONGEST_NOTE as LONGEST_ENTRY
 from taofold.runtime.ratings import LONGEST_NOTE
 from taofold.server.endpoint import RequestModel
 
@@ -31,16 +33,8 @@ MOST_FILES = 20
 """Maximum files of one message."""
 _Text = Annotated[str, StringConstraints(max_length=LONGEST_GOAL)]
 _Name = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+_NoteText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ENTRY)]
 _RunId = Annotated[str, StringConstraints(pattern=rf"^({RUN_ID})?$")]
-
-
-def _writable(text: str) -> str:
-    """Refuses lone surrogates, which JSON can express but a log cannot store."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("the text is not valid Unicode") from None
-    return text
 
 
 def _tags(tags: dict[str, str]) -> dict[str, str]:
@@ -122,11 +116,6 @@ class NewRun(RequestModel):
         description="Files for the model besides the goal, in this order.",
     )
 
-    @field_validator("goal", "session", "ui_context", "agent", "model")
-    @classmethod
-    def _valid(cls, text: str) -> str:
-        return _writable(text)
-
     @field_validator("goal")
     @classmethod
     def _said(cls, text: str) -> str:
@@ -141,8 +130,6 @@ class Steer(RequestModel):
     text: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GOAL)]
     message_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{0,100}$")] = ""
 
-    _valid = field_validator("text")(_writable)
-
 
 class RateBody(RequestModel, title="Rate"):
     """A rating of a run. It replaces your earlier rating."""
@@ -152,7 +139,25 @@ class RateBody(RequestModel, title="Rate"):
     )
     note: Annotated[str, StringConstraints(max_length=LONGEST_NOTE)] = ""
 
-    _valid = field_validator("note")(_writable)
+
+class MemoryQuery(RequestModel):
+    """The agent whose notes are listed."""
+
+    agent: _Name = ""
+
+
+class EditNote(RequestModel):
+    """A correction of a note."""
+
+    agent: _Name = Field(description="The agent whose notebook has the note.")
+    text: _NoteText | None = None
+    pinned: Annotated[bool, Field(strict=True)] | None = None
+
+
+class ForgetNote(RequestModel):
+    """The notebook of a note."""
+
+    agent: _Name = Field(description="The agent whose notebook has the note.")
 
 
 class ForkBody(RequestModel, title="Fork"):
@@ -161,6 +166,11 @@ class ForkBody(RequestModel, title="Fork"):
     # Bounded, because SQLite raises on integers beyond 64 bits; strict, as `false` is not event 0.
     at: Annotated[int, Field(ge=0, le=0xFFFFFFFF, strict=True)] | None = Field(
         None, description="Event number. The fork ends at the last complete step at or before it."
+    )
+    files: Annotated[bool, Field(strict=True)] = Field(
+        True,
+        description="Restores the files of the step in a folder of the server, if the run stores "
+        "them. False leaves them as they are.",
     )
 
 
@@ -174,11 +184,6 @@ class Decide(RequestModel):
     digest: Annotated[str, StringConstraints(max_length=64)] = Field(
         "", description="Digest of the displayed action. Another action is then refused."
     )
-
-    @field_validator("answer", "reason", "digest")
-    @classmethod
-    def _valid(cls, text: str | None) -> str | None:
-        return text if text is None else _writable(text)
 
 
 class DecideOne(Decide):
@@ -198,8 +203,6 @@ class RetirePattern(RequestModel):
 
     reason: Annotated[str, StringConstraints(min_length=1, max_length=300)]
 
-    _valid = field_validator("reason")(_writable)
-
 
 class EditPattern(RequestModel):
     """A rewritten pattern, complete, in the form of `GET /patterns/{pattern}`."""
@@ -207,8 +210,6 @@ class EditPattern(RequestModel):
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     tags: Annotated[list[_Name], Field(max_length=50)]
     body: dict[str, Any]
-
-    _valid = field_validator("name")(_writable)
 
 
 class Login(RequestModel):
@@ -227,7 +228,19 @@ class Login(RequestModel):
 class RunsQuery(RequestModel):
     """Filters of runs."""
 
-    status: Literal["", "running", "waiting", "finished", "limited", "failed", "cancelled"] = ""
+    status: Literal[
+        "",
+        "running",
+        "queued",
+        "interrupted",
+        "forked",
+        "rewound",
+        "waiting",
+        "finished",
+        "limited",
+        "failed",
+        "cancelled",
+    ] = Field("", description="As `status` of the runs in the answer.")
     session: _Name = ""
     agent: _Name = ""
     tag: Annotated[str, AfterValidator(_tag)] = Field(
@@ -256,6 +269,12 @@ class StateQuery(RequestModel):
     at: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] | None = None
 
 
+class FilesQuery(RequestModel):
+    """Selects the run to compare with."""
+
+    other: Annotated[str, Field(min_length=1, max_length=200)]
+
+
 class EventsQuery(RequestModel):
     """The start of a stream. A `Last-Event-ID` header takes precedence over `after`."""
 
@@ -269,6 +288,16 @@ class Following(EventsQuery):
     on_disconnect: Literal["continue", "cancel"] = Field(
         "continue", description="Effect on the run if you disconnect for 5 seconds."
     )
+
+
+class LiftBudget(RequestModel):
+    """A lift of a budget for one of its scopes."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    scope: Annotated[str, StringConstraints(max_length=500)] = Field(
+        "", description="Such as `principal:ada`. May be omitted for a budget of all runs."
+    )
+    reason: Annotated[str, StringConstraints(max_length=2000)] = ""
 
 
 class ApprovalsQuery(RequestModel):
@@ -296,12 +325,19 @@ class ResponseBody(BaseModel):
     # JSON has no NaN or Infinity; browsers refuse documents with them.
     model_config = ConfigDict(ser_json_inf_nan="null")
 
+    @classmethod
+    def of(cls, value: object, **others: Any) -> Self:
+        """Returns the response with `others`; other fields are attributes of `value`."""
+        names = cls.model_fields.keys() - others.keys()
+        return cls(**{name: getattr(value, name) for name in names}, **others)
+
 
 class RunView(ResponseBody, title="Run"):
     """A run in a list."""
 
     id: str
     status: str
+    """Stored as running without a driver: `queued`, `interrupted`, `forked` or `rewound`."""
     goal: str
     agent: str
     session: str
@@ -312,6 +348,28 @@ class RunView(ResponseBody, title="Run"):
     updated_at: str
     events: int
     waiting_for: str
+
+
+class ForkedFiles(ResponseBody):
+    """The files with which a fork begins."""
+
+    restored: bool
+    folder: str
+    """The folder on the server in which the fork works; "" = the agent's own."""
+    step: int
+    why: str
+    """Why they were not restored."""
+    left_out: list[str]
+    """Paths that the stored state does not hold: ignored, too large, nested repositories."""
+    effects_kept: list[str]
+    """Later calls that may have had effects outside of the files. They are not undone."""
+
+
+class ForkView(RunView, title="ForkedRun"):
+    """A fork."""
+
+    files: ForkedFiles | None
+    """None if the run stores no files."""
 
 
 class Runs(ResponseBody):
@@ -332,6 +390,8 @@ class ApprovalView(ResponseBody, title="Approval"):
     args: dict[str, Any]
     summary: str
     tier: int
+    requires_confirmation: bool
+    """True for an action to approve, false for a question to answer."""
     reason: str
     question: str
     form: dict[str, Any] | None = None
@@ -342,6 +402,138 @@ class ApprovalView(ResponseBody, title="Approval"):
     """Equal for all approvals of one step."""
     asked_at: str
     expires_at: str | None
+
+
+class BudgetView(ResponseBody, title="Budget"):
+    """The spending of one scope in the present period of a budget."""
+
+    name: str
+    scope: str
+    per: str
+    period: str
+    spent_usd: float
+    spent_tokens: int
+    unpriced_tokens: int
+    """Tokens of models without a known price."""
+    usd: float | None
+    tokens: int | None
+    share: float
+    until: str
+    """The end of the period."""
+    lifted_by: str
+    lifted_reason: str
+    warn: float
+    """The share from which runs record a warning."""
+    may_lift: bool
+    """True if the caller may lift it now."""
+
+
+class Budgets(ResponseBody):
+    """The budgets that this principal may see."""
+
+    items: list[BudgetView]
+
+
+class BudgetLifted(ResponseBody):
+    """A lift: the scope has the amount once more until the period ends."""
+
+    name: str
+    scope: str
+    until: str
+
+
+_PERIOD: Final = re.compile(r"^(all|[0-9]{1,4}[mhdw])$")
+
+
+class TestedPolicy(RequestModel, title="TestPolicy"):
+    """A policy to test on stored runs."""
+
+    policy: Annotated[str, StringConstraints(max_length=65_536)] = Field(
+        description="The text of a policy file, YAML or JSON. It takes the place of the agent's."
+    )
+    agent: _Name = Field("", description="Name of an agent of GET /agents; empty: the first.")
+    since: str = Field(
+        "30d",
+        json_schema_extra={"pattern": _PERIOD.pattern},
+        description="The agent's runs of this period: minutes, hours, days, weeks, or all.",
+    )
+    runs: list[Annotated[str, StringConstraints(pattern=rf"^{RUN_ID}$")]] = Field(
+        [], max_length=100, description="These runs instead of a period."
+    )
+
+    @field_validator("since")
+    @classmethod
+    def _is_period(cls, word: str) -> str:
+        if not _PERIOD.fullmatch(word):
+            raise ValueError("a period is a number and m, h, d or w, such as 30d, or all")
+        return word
+
+
+class PolicyQuery(RequestModel):
+    """The agent whose policy is shown."""
+
+    agent: _Name = Field("", description="Name of an agent of GET /agents; empty: the first.")
+
+
+class PolicyText(ResponseBody):
+    """The policy of an agent, as the text of a policy file."""
+
+    agent: str
+    text: str
+
+
+class PolicyChange(ResponseBody):
+    """Stored calls of one tool whose verdict changes in the same way, by the same rule."""
+
+    tool: str
+    recorded: Literal["allow", "ask", "deny"]
+    now: Literal["allow", "ask", "deny"]
+    rule: str
+    direction: Literal["loosened", "tightened"]
+    calls: int
+    runs: int
+    answers: dict[str, int]
+    """Answers of approvers to the recorded questions."""
+    examples: list[str]
+    """Some of the calls, as `RUN:SEQ`."""
+    reason: str
+
+
+class PolicyFinding(ResponseBody):
+    """Answers or model calls that the policy would have refused, by one rule."""
+
+    rule: str
+    effect: str
+    direction: Literal["loosened", "tightened"]
+    count: int
+    runs: int
+    examples: list[str]
+    reason: str
+
+
+class PolicyTest(ResponseBody):
+    """The verdicts of a policy on stored calls that the caller may read."""
+
+    runs: int
+    calls: int
+    loosened: int
+    tightened: int
+    unchanged: dict[str, int]
+    """Calls with the recorded verdict, by verdict."""
+    changes: list[PolicyChange]
+    further: int
+    """Number of changes that the list leaves out."""
+    findings: list[PolicyFinding]
+    uncovered: list[str]
+    """Rules that no stored call meets."""
+    unjudged: dict[str, int]
+    """Calls that could not be judged, by reason."""
+    limits: list[str]
+    """The gaps of the result, one sentence each."""
+    untested: list[str]
+    """Rules whose use is not in the log of a run."""
+    left_out: int
+    """Number of forks of `taofold runs recheck` that a period leaves out."""
 
 
 class Approvals(ResponseBody):
@@ -367,6 +559,8 @@ class MediaView(ResponseBody, title="Medium"):
 class RunDetail(RunView, title="Detail"):
     """A run with its state."""
 
+    active_agent: str
+    """The agent that continues the run; `agent` is the one with which it began."""
     model: str
     strategy: str
     stop_reason: str
@@ -395,6 +589,7 @@ class StateView(ResponseBody, title="Moment"):
     at: int
     goal: str
     agent: str
+    active_agent: str
     model: str
     status: str
     stop_reason: str
@@ -437,6 +632,45 @@ class AuditView(ResponseBody, title="Audited"):
 
     entries: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
+
+
+class FileChangeView(ResponseBody, title="FileChange"):
+    """A file that differs. `kind` is added, removed, changed or mode."""
+
+    kind: str
+    path: str
+
+
+class FilesView(ResponseBody, title="Files"):
+    """The differences between the last stored files of two runs.
+
+    `stored` is false if one of them stored none, or they are gone. `patch` is a unified diff, cut
+    at about 100,000 characters.
+    """
+
+    stored: bool
+    changes: list[FileChangeView] = []
+    patch: str = ""
+
+
+EvidenceStatus = Literal["verified", "unsigned", "no_key", "broken", "none"]
+
+
+class EvidenceView(ResponseBody, title="Evidence"):
+    """The verdict on a run's hash chain.
+
+    `verified`: signatures of the server's keys cover all records. `unsigned`: the chain holds, and
+    some records have no signature. `no_key`: it is signed by other keys. `broken`: record `first`
+    or its link was changed. `none`: the log has no chain. The records before `signed` are covered
+    by a signature. `keys` are those that signed the last record; with `no_key` the names of others.
+    """
+
+    status: EvidenceStatus
+    text: str
+    records: int = 0
+    signed: int = 0
+    first: int | None = None
+    keys: list[str] = []
 
 
 class SpanView(ResponseBody, title="Span"):
@@ -551,6 +785,8 @@ class ToolShown(ResponseBody):
     name: str
     description: str
     tier: int
+    requires_confirmation: bool
+    """True if a call waits for an approval under the policy of the agent."""
     effect: str
     role: str
     parameters: dict[str, Any]
@@ -658,6 +894,36 @@ class LoopDetail(LoopView, title="LoopDetail"):
     steps: list[dict[str, Any]]
     lessons: dict[str, Any] | None
     report: dict[str, Any]
+
+
+class NoteView(ResponseBody, title="Note"):
+    """A note of an agent about its user."""
+
+    id: str
+    agent: str
+    text: str
+    origin: str = Field(description="user, model, mixed or correction.")
+    after: list[str] = Field(description="Names of the foreign texts that the run had read.")
+    source: str = Field(description="Both as the model reads them.")
+    author: str
+    by: str
+    at: str
+    run: str
+    step: int
+    pinned: bool
+    earlier: list[str]
+
+
+class ForgottenNote(ResponseBody):
+    """A note that was deleted."""
+
+    id: str
+
+
+class Notes(ResponseBody):
+    """Notes, the newest first in each notebook."""
+
+    items: list[NoteView]
 
 
 class PatternView(ResponseBody, title="Pattern"):

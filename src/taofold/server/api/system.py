@@ -3,26 +3,29 @@
 import asyncio
 from typing import Final
 
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 import taofold
 from taofold.core.errors import LogError
 from taofold.server.api import responses, schemas
-from taofold.server.endpoint import ApiCall, ApiEndpoint
+from taofold.server.endpoint import ApiCall, Routes
 from taofold.server.middleware import MEDIA
+
+routes: Final = Routes("server")
 
 READY_S: Final = 3.0
 """Maximum seconds for a response of the log."""
 
 
-async def agents(call: ApiCall) -> BaseModel:
-    """Returns the served agents."""
+@routes.get("/agents", right="read")
+async def agents(call: ApiCall) -> schemas.Agents:
+    """Lists the served agents."""
     catalog = call.server.catalog
     return schemas.Agents(items=[responses.agent(name, catalog[name]) for name in catalog.names])
 
 
-async def health(call: ApiCall) -> BaseModel:
+@routes.get("/healthz", right="public")
+async def health(call: ApiCall) -> schemas.Health:
     """Returns the health of the server."""
     engine = call.server.engine
     return schemas.Health(
@@ -34,8 +37,9 @@ async def health(call: ApiCall) -> BaseModel:
     )
 
 
+@routes.get("/readyz", right="public", answers={200: schemas.Ready, 503: schemas.Ready})
 async def ready(call: ApiCall) -> Response:
-    """Returns the readiness: not ready while the server stops or cannot reach its log."""
+    """Returns the readiness of the server: 503 if it is not ready."""
     server = call.server
     problem = "stopping" if server.engine.stopping else ""
     if not problem:
@@ -48,8 +52,9 @@ async def ready(call: ApiCall) -> Response:
     return JSONResponse({"status": problem or "ok"}, 503 if problem else 200)
 
 
+@routes.get("/metrics", right="metrics", answers={200: "text/plain"})
 async def metrics(call: ApiCall) -> Response:
-    """Returns metrics for a monitor."""
+    """Returns metrics in Prometheus's text format."""
     server = call.server
     runs = await server.log.count()
     gauges = {
@@ -64,43 +69,3 @@ async def metrics(call: ApiCall) -> Response:
     }
     text = server.counts.text(gauges, runs)
     return Response(text, media_type=MEDIA)
-
-
-ENDPOINTS: Final = (
-    ApiEndpoint(
-        "GET",
-        "/agents",
-        agents,
-        "List the served agents.",
-        "server",
-        answers={200: schemas.Agents},
-        right="read",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/healthz",
-        health,
-        "Get the health of the server.",
-        "server",
-        answers={200: schemas.Health},
-        right="public",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/readyz",
-        ready,
-        "Get the readiness of the server: 503 if it is not ready.",
-        "server",
-        answers={200: schemas.Ready, 503: schemas.Ready},
-        right="public",
-    ),
-    ApiEndpoint(
-        "GET",
-        "/metrics",
-        metrics,
-        "Get metrics in Prometheus's text format.",
-        "server",
-        answers={200: "text/plain"},
-        right="metrics",
-    ),
-)

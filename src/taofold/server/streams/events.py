@@ -42,6 +42,7 @@ Name: TypeAlias = Literal[
     "loop_warning",
     "progress",
     "rewound",
+    "handed_off",
     "note",
 ]
 SSE_NAMES: Final = {"error": "run_error"}
@@ -150,6 +151,8 @@ class EventProjection:
                 yield "loop_warning", {"rule": event.rule, "detail": event.detail}
             case e.Rewound():
                 yield "rewound", {"to": event.to}
+            case e.HandedOff():
+                yield "handed_off", hand_off(event)
             case e.RunFinished() if not self._child:
                 yield from self._finished(event)
             case e.Decided() | e.Started() | e.Observed() | e.Resumed() | e.Noted() | e.LimitHit():
@@ -175,6 +178,7 @@ class EventProjection:
             "args": action.parameters,
             "summary": event.preview,
             "tier": event.tier,
+            "requiresConfirmation": action.tool != ASK_USER and event.request is None,
             "reason": event.reason,
             "question": event.reason if asks else "",
             "form": (event.request or {}).get("form"),
@@ -194,6 +198,11 @@ class EventProjection:
                 data["kind"] = self._view.failed
             yield "error", data
         yield "done", _ended(self.state, event)
+
+
+def hand_off(event: e.HandedOff) -> dict[str, Any]:
+    """Returns a change of the active agent, as clients see it."""
+    return {"before": event.before, "agent": event.agent, "reason": event.reason}
 
 
 def _resolved(change: WatchedChange, question: e.Record, event: e.Decided) -> dict[str, Any]:

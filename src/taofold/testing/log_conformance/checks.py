@@ -3,7 +3,8 @@
 `Broken` is raised if a contract is not kept. Knows nothing about any contract.
 """
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from taofold.core.events import Record, Updated
@@ -13,10 +14,18 @@ Opener: TypeAlias = Callable[[], Log]
 Contract: TypeAlias = Callable[[Opener], Awaitable[None]]
 
 RUN: Final = "run-1"
+_NUMBERED: Final = re.compile(r"c(\d\d)_")
 
 
 class Broken(AssertionError):
     """A log does not keep a contract."""
+
+
+def numbered(*modules: Mapping[str, Any]) -> dict[int, Any]:
+    """Returns the contracts among the names of modules (`c01_…`), by their numbers in order."""
+    names = {name: thing for module in modules for name, thing in module.items()}
+    found = [(int(match[1]), name) for name in names if (match := _NUMBERED.match(name))]
+    return {number: names[name] for number, name in sorted(found)}
 
 
 def updates(run: str, first: int, count: int, value: Any = None) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Contracts 1 to 20 and 37 of a log: records, owners, messages, blobs, rows, payloads."""
+"""Contracts 1 to 20, 37 to 39 of a log: records, owners, messages, blobs, rows, payloads, costs."""
 
 import asyncio
 import math
@@ -7,9 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from taofold.core.errors import Conflict, LogError, UnknownRun
-from taofold.core.events import Noted, Observed, Record
-from taofold.core.values import Observation
-from taofold.log.log import Log, RunRow, Signal
+from taofold.core.events import Noted, Observed, Record, Replied
+from taofold.core.values import Observation, Usage
+from taofold.log.log import Log, RunRow, Signal, Spending, Window
+from taofold.log.spending import HOUR_MS
 from taofold.testing.log_conformance.checks import (
     RUN,
     Broken,
@@ -397,4 +398,55 @@ async def c37_appends_happen_in_the_order_of_their_calls(opened: Opener) -> None
     )
     same(written, [True] * 40, "what each append returns")
     same(await seqs(log), list(range(40)), "the records")
+    await log.close()
+
+
+async def c38_appended_replies_are_spent_and_registered_ones_are_not(opened: Opener) -> None:
+    log = opened()
+    paid = [
+        Record(RUN, seq, seq * HOUR_MS, Replied(key="0", prompt="p", usage=Usage(seq, 1, usd=0.5)))
+        for seq in range(4)
+    ]
+    row = RunRow(RUN, principal="ann", agent="a", tags={"team": "x=y"})
+    await log.create(row, records=paid[:1], owner="first")
+    await log.append(RUN, 1, paid[1:3])
+    await expect_error(Conflict, log.append(RUN, 1, paid[1:3]), "a repeated append")
+    await log.append(RUN, 1, paid[3:])
+    await log.delete(RUN)
+    scopes = ("all", "principal:ann", "agent:a", "tag:team=x=y")
+    whole, part = Spending(9, 0, 1_500_000_000), Spending(5, 0, 1_000_000_000)
+    same(await log.spent([Window(scope, 0, 4) for scope in scopes]), [whole] * 4, "all hours")
+    narrow = [Window("all", 1, 3), Window("all", 4, 9), Window("principal:bob", 0, 9)]
+    same(await log.spent(narrow), [part, Spending(), Spending()], "some hours")
+    same(await log.spenders("tag:", 1, 3), {"tag:team=x=y": part}, "scopes of tags")
+    await log.close()
+
+
+async def c39_replies_are_charged_to_the_active_agent(opened: Opener) -> None:
+    log = opened()
+    await log.create(RunRow(RUN, principal="ann", agent="a"), owner="first")
+    # Of one hour, and of two in one append.
+    agents = ("", "b", "é'\\", "b", "")
+    replies = [
+        Record(
+            RUN,
+            seq,
+            seq // 3 * HOUR_MS,
+            Replied(key="0", prompt="p", usage=Usage(10**seq, 0, usd=0.0), agent=agent),
+        )
+        for seq, agent in enumerate(agents)
+    ]
+    await log.append(RUN, 1, replies)
+    charged = {
+        f"agent:{name}": Spending(tokens)
+        for name, tokens in (("a", 10_001), ("b", 1_010), ("é'\\", 100))
+    }
+    same(await log.spenders("agent:", 0, 9), charged, "the agents")
+    same(
+        await log.spenders("agent:", 1, 2),
+        {"agent:a": Spending(10_000), "agent:b": Spending(1000)},
+        "the agents of an hour",
+    )
+    others = [Window("all", 0, 9), Window("principal:ann", 0, 9)]
+    same(await log.spent(others), [Spending(11_111)] * 2, "all and the principal")
     await log.close()

@@ -92,7 +92,7 @@ async def credentials(url: str, scenario: str) -> OAuth | None:
     )
     if machine:
         return replace(oauth, grant="client_credentials")
-    await sign_in(ServerAddress("http", url=url, oauth=oauth), Browser(), seconds=20)
+    await sign_in(ServerAddress("http", url=url, oauth=oauth), Browser(), seconds=120)
     return oauth
 
 

@@ -186,7 +186,7 @@ pub(super) fn filter<'v>(
         charge(budget, name, item)?;
     }
     if let "d" | "default" = name {
-        let [other, falsy] = given.bind(["other", "falsy"])?;
+        let [other, falsy] = given.bind(["default_value", "boolean"])?;
         let falsy = falsy.is_some_and(|falsy| falsy.value().is_ok_and(truth));
         let missing = match of.value() {
             Ok(value) => falsy && !truth(value),
@@ -212,7 +212,8 @@ pub(super) fn filter<'v>(
         "int" | "float" => {
             let [other] = given.bind(["default"])?;
             let read = match name {
-                "int" => int(value),
+                // "3.7" is 3.
+                "int" => int(value).or_else(|_| int(&float(value)?)),
                 _ => float(value),
             };
             match (read, other) {
@@ -225,21 +226,42 @@ pub(super) fn filter<'v>(
         "join" | "replace" | "indent" | "truncate" | "split" | "tojson" => {
             text_filter(name, value, given)?
         }
-        "map" | "selectattr" | "rejectattr" | "sort" | "sum" => list_filter(name, value, given)?,
+        "map" => mapped(budget, value, given)?,
+        "selectattr" | "rejectattr" => chosen(budget, name == "selectattr", value, given)?,
+        "sort" | "sum" => list_filter(name, value, given)?,
         "round" => {
-            let [places] = given.bind(["places"])?;
-            round(value, places.as_ref())?
+            let [places, method] = given.bind(["precision", "method"])?;
+            let method = text_of(method.as_ref())?;
+            rounded(
+                value,
+                places.as_ref(),
+                method.as_deref().unwrap_or("common"),
+            )?
+        }
+        "trim" => {
+            let [characters] = given.bind(["chars"])?;
+            let text = as_str(value);
+            match text_of(characters.as_ref())? {
+                None => json!(text.trim()),
+                Some(characters) => json!(text.trim_matches(|c| characters.contains(c))),
+            }
+        }
+        "unique" => {
+            let [sensitive, path] = given.bind(["case_sensitive", "attribute"])?;
+            let sensitive = is_true(sensitive.as_ref());
+            let path = text_of(path.as_ref())?.unwrap_or_default();
+            unique(budget, value, sensitive, &path)?
         }
         _ => {
             given.none()?;
-            plain_filter(budget, name, value)?
+            plain_filter(name, value)?
         }
     };
     Ok(Item::of(made))
 }
 
 /// Applies a filter without arguments.
-fn plain_filter(budget: &Budget, name: &str, value: &Value) -> Result<Value, String> {
+fn plain_filter(name: &str, value: &Value) -> Result<Value, String> {
     Ok(match name {
         "abs" => absolute(value)?,
         "capitalize" => {
@@ -281,18 +303,6 @@ fn plain_filter(budget: &Budget, name: &str, value: &Value) -> Result<Value, Str
         },
         "string" => json!(render(value)),
         "title" => json!(title(&as_str(value))),
-        "trim" => json!(as_str(value).trim()),
-        "unique" => {
-            let mut seen = HashSet::new();
-            let mut kept = Vec::new();
-            for entry in entries(value)? {
-                budget.spend(1)?;
-                if seen.insert(entry.to_string()) {
-                    kept.push(entry);
-                }
-            }
-            Value::Array(kept)
-        }
         _ => json!(as_str(value).to_uppercase()),
     })
 }
@@ -301,16 +311,17 @@ fn plain_filter(budget: &Budget, name: &str, value: &Value) -> Result<Value, Str
 fn text_filter(name: &str, value: &Value, given: Given<'_>) -> Result<Value, String> {
     Ok(match name {
         "join" => {
-            let [separator] = given.bind(["separator"])?;
+            let [separator, path] = given.bind(["separator", "attribute"])?;
             let separator = text_of(separator.as_ref())?.unwrap_or_default();
-            let texts: Vec<String> = entries(value)?.iter().map(render).collect();
+            let path = text_of(path.as_ref())?.unwrap_or_default();
+            let texts: Vec<String> = fields(value, &path)?.iter().map(render).collect();
             let length: usize = texts.iter().map(|text| characters(text)).sum();
             let between = characters(&separator).saturating_mul(texts.len());
             check_size(length.saturating_add(between), LARGEST)?;
             json!(texts.join(&separator))
         }
         "replace" => {
-            let [old, new] = given.bind(["old", "new"])?;
+            let [old, new, count] = given.bind(["old", "new", "count"])?;
             let (Some(old), Some(new)) = (text_of(old.as_ref())?, text_of(new.as_ref())?) else {
                 return type_error("replace takes 2 arguments: old and new");
             };
@@ -318,7 +329,10 @@ fn text_filter(name: &str, value: &Value, given: Given<'_>) -> Result<Value, Str
             let grown = text.matches(old.as_str()).count();
             let grown = grown.saturating_mul(characters(&new));
             check_size(characters(&text).saturating_add(grown), LARGEST)?;
-            json!(text.replace(&old, &new))
+            match whole_of(count.as_ref())?.map(usize::try_from) {
+                Some(Ok(count)) => json!(text.replacen(&old, &new, count)),
+                _ => json!(text.replace(&old, &new)),
+            }
         }
         "indent" => {
             let [width, first] = given.bind(["width", "first"])?;
@@ -327,16 +341,24 @@ fn text_filter(name: &str, value: &Value, given: Given<'_>) -> Result<Value, Str
             indent(&as_str(value), width, first)?
         }
         "truncate" => {
-            let [length, end] = given.bind(["length", "end"])?;
+            let [length, whole_words, end, leeway] =
+                given.bind(["length", "killwords", "end", "leeway"])?;
             let length = whole_of(length.as_ref())?.unwrap_or(255);
             let length = usize::try_from(length).unwrap_or_default();
-            let end = text_of(end.as_ref())?.unwrap_or_else(|| "…".to_owned());
+            let leeway = whole_of(leeway.as_ref())?.unwrap_or(5);
+            let leeway = usize::try_from(leeway).unwrap_or_default();
+            let end = text_of(end.as_ref())?.unwrap_or_else(|| "...".to_owned());
             let text = as_str(value);
-            if characters(&text) <= length {
+            if characters(&text) <= length.saturating_add(leeway) {
                 json!(text)
             } else {
                 let kept = length.saturating_sub(characters(&end));
-                json!(text.chars().take(kept).collect::<String>() + &end)
+                let cut: String = text.chars().take(kept).collect();
+                let cut = match cut.rsplit_once(' ') {
+                    Some((words, _)) if !is_true(whole_words.as_ref()) => words.to_owned(),
+                    _ => cut,
+                };
+                json!(cut + &end)
             }
         }
         "split" => {
@@ -357,53 +379,185 @@ fn text_filter(name: &str, value: &Value, given: Given<'_>) -> Result<Value, Str
 /// Applies a filter to a list.
 fn list_filter(name: &str, value: &Value, given: Given<'_>) -> Result<Value, String> {
     Ok(match name {
-        "map" => {
-            let [path] = given.bind(["attribute"])?;
-            let Some(path) = text_of(path.as_ref())? else {
-                return type_error("map takes an attribute");
-            };
-            let entries = entries(value)?;
-            let fields = entries.iter().map(|entry| field(entry, &path).clone());
-            fields.collect()
-        }
-        "selectattr" | "rejectattr" => {
-            let [path, wanted] = given.bind(["attribute", "equal"])?;
-            let Some(path) = text_of(path.as_ref())? else {
-                return type_error(format!("{name} takes an attribute"));
-            };
-            let wanted = wanted.as_ref().map(Item::value).transpose()?;
-            let mut kept = entries(value)?;
-            kept.retain(|entry| {
-                let field = field(entry, &path);
-                let matches = wanted.map_or_else(|| truth(field), |wanted| equal(field, wanted));
-                matches == (name == "selectattr")
-            });
-            Value::Array(kept)
-        }
         "sort" => {
-            let [reverse, path] = given.bind(["reverse", "attribute"])?;
-            let reverse = reverse.is_some_and(|reverse| reverse.value().is_ok_and(truth));
+            let [reverse, sensitive, path] =
+                given.bind(["reverse", "case_sensitive", "attribute"])?;
             let path = text_of(path.as_ref())?.unwrap_or_default();
-            sort(entries(value)?, reverse, &path)?
+            let sensitive = is_true(sensitive.as_ref());
+            sort(entries(value)?, is_true(reverse.as_ref()), sensitive, &path)?
         }
         _ => {
-            let [start] = given.bind(["start"])?;
+            let [path, start] = given.bind(["attribute", "start"])?;
+            if path
+                .as_ref()
+                .is_some_and(|path| path.value().is_ok_and(|path| Number::of(path).is_some()))
+            {
+                return type_error("write sum(start=NUMBER): the first argument is an attribute");
+            }
+            let path = text_of(path.as_ref())?.unwrap_or_default();
+            let numbers = fields(value, &path)?;
             let mut total = match &start {
                 Some(start) => start.value()?.clone(),
                 None => json!(0),
             };
             let free = Budget::unbounded();
-            for entry in entries(value)?.iter().chain([&total.clone()]) {
+            for entry in numbers.iter().chain([&total.clone()]) {
                 if Number::of(entry).is_none() {
                     return type_error("sum is of numbers; put lists together with +");
                 }
             }
-            for entry in entries(value)? {
+            for entry in numbers {
                 total = binary(&free, "+", &total, &entry)?;
             }
             total
         }
     })
+}
+
+/// Returns the entries of a value, or a field of each.
+fn fields(value: &Value, path: &str) -> Result<Vec<Value>, String> {
+    let entries = entries(value)?;
+    if path.is_empty() {
+        return Ok(entries);
+    }
+    let fields = entries.iter().map(|entry| field(entry, path).clone());
+    Ok(fields.collect())
+}
+
+fn is_true(item: Option<&Item<'_>>) -> bool {
+    item.is_some_and(|item| item.value().is_ok_and(truth))
+}
+
+/// Returns a field of each entry, or what a filter makes of the entry.
+fn mapped(budget: &Budget, value: &Value, given: Given<'_>) -> Result<Value, String> {
+    let Given { positional, named } = given;
+    let mut rest = positional.into_iter();
+    let name = text_of(rest.next().as_ref())?.unwrap_or_default();
+    let arguments: Vec<Item<'_>> = rest.collect();
+    let [path, default] = Given {
+        positional: Vec::new(),
+        named,
+    }
+    .bind(["attribute", "default"])?;
+    let attribute = text_of(path.as_ref())?;
+    let default = match default {
+        Some(default) => default.value()?.clone(),
+        None => Value::Null,
+    };
+    let path = attribute.as_deref().unwrap_or(&name);
+    let mut made = Vec::new();
+    let mut weight = 0_usize;
+    for entry in entries(value)? {
+        let found = reached(&entry, path);
+        let mapped = match found {
+            Some(found) => found.clone(),
+            None if attribute.is_none() && FILTERS.contains(&name.as_str()) => {
+                let given = Given {
+                    positional: arguments.clone(),
+                    named: Vec::new(),
+                };
+                filter(budget, &name, Item::of(entry), given)?
+                    .value()?
+                    .clone()
+            }
+            None => default.clone(),
+        };
+        budget.charge(&mapped)?;
+        weight = weight.saturating_add(characters(&mapped.to_string()));
+        check_size(weight, LARGEST)?;
+        made.push(mapped);
+    }
+    Ok(Value::Array(made))
+}
+
+/// Returns the entries whose field passes a test, equals a value, or is true.
+fn chosen(budget: &Budget, kept: bool, value: &Value, given: Given<'_>) -> Result<Value, String> {
+    if !given.named.is_empty() {
+        return type_error("a choice takes no named arguments");
+    }
+    let mut positional = given.positional.into_iter();
+    let Some(path) = text_of(positional.next().as_ref())? else {
+        return type_error("a choice takes an attribute");
+    };
+    let wanted = positional.next();
+    let arguments: Vec<Item<'_>> = positional.collect();
+    let mut entries = entries(value)?;
+    let mut fault = None;
+    entries.retain(|entry| {
+        let found = reached(entry, &path);
+        let passes = passes(budget, found, wanted.as_ref(), &arguments);
+        passes.unwrap_or_else(|error| {
+            fault = Some(error);
+            false
+        }) == kept
+    });
+    fault.map_or(Ok(Value::Array(entries)), Err)
+}
+
+fn passes(
+    budget: &Budget,
+    found: Option<&Value>,
+    wanted: Option<&Item<'_>>,
+    arguments: &[Item<'_>],
+) -> Result<bool, String> {
+    let value = found.unwrap_or(&Value::Null);
+    let Some(wanted) = wanted else {
+        return Ok(truth(value));
+    };
+    let wanted = wanted.value()?;
+    budget.charge(value)?;
+    match wanted.as_str().map(symbol).and_then(test_named) {
+        Some("defined") => Ok(found.is_some()),
+        Some("undefined") => Ok(found.is_none()),
+        // No other test holds for a missing value.
+        Some(_) if found.is_none() => Ok(false),
+        Some(name) => {
+            let given = Given {
+                positional: arguments.to_vec(),
+                named: Vec::new(),
+            };
+            test(budget, name, value, given)
+        }
+        None => Ok(equal(value, wanted)),
+    }
+}
+
+/// Returns the name of a test that is written as a sign.
+fn symbol(name: &str) -> &str {
+    match name {
+        "==" => "eq",
+        "!=" => "ne",
+        ">" | "greaterthan" => "gt",
+        ">=" => "ge",
+        "<" | "lessthan" => "lt",
+        "<=" => "le",
+        other => other,
+    }
+}
+
+fn unique(budget: &Budget, value: &Value, sensitive: bool, path: &str) -> Result<Value, String> {
+    let mut seen = HashSet::new();
+    let mut kept = Vec::new();
+    for entry in entries(value)? {
+        budget.spend(1)?;
+        let key = if path.is_empty() {
+            entry.clone()
+        } else {
+            field(&entry, path).clone()
+        };
+        if seen.insert(folded(key, sensitive).to_string()) {
+            kept.push(entry);
+        }
+    }
+    Ok(Value::Array(kept))
+}
+
+/// Returns a key for comparisons. Texts are compared without their case.
+fn folded(key: Value, sensitive: bool) -> Value {
+    match key {
+        Value::String(text) if !sensitive => json!(text.to_lowercase()),
+        other => other,
+    }
 }
 
 /// Calls a function.
@@ -501,11 +655,11 @@ pub(super) fn method<'v>(
         }
         ("items" | "keys" | "values", value) => {
             given.none()?;
-            plain_filter(budget, name, value)?
+            plain_filter(name, value)?
         }
         ("lower" | "upper" | "title", value) => {
             given.none()?;
-            plain_filter(budget, name, value)?
+            plain_filter(name, value)?
         }
         ("split", value) => {
             let [separator] = given.bind(["sep"])?;
@@ -651,26 +805,32 @@ fn pairs(value: &Value) -> Result<Value, String> {
         .collect())
 }
 
-/// Returns the field of a mapping at a dotted path, or null.
+/// Returns the field of an entry at a dotted path, or null.
 fn field<'e>(entry: &'e Value, path: &str) -> &'e Value {
-    let mut here = entry;
-    for part in path.split('.') {
-        match here.as_object().and_then(|members| members.get(part)) {
-            Some(next) => here = next,
-            None => return &Value::Null,
-        }
-    }
-    here
+    reached(entry, path).unwrap_or(&Value::Null)
 }
 
-fn sort(mut entries: Vec<Value>, reverse: bool, path: &str) -> Result<Value, String> {
+fn reached<'e>(entry: &'e Value, path: &str) -> Option<&'e Value> {
+    path.split('.').try_fold(entry, |here, part| match here {
+        Value::Array(entries) => entries.get(part.parse::<usize>().ok()?),
+        other => other.as_object()?.get(part),
+    })
+}
+
+fn sort(
+    mut entries: Vec<Value>,
+    reverse: bool,
+    sensitive: bool,
+    path: &str,
+) -> Result<Value, String> {
     let mut fault = None;
     let key = |entry: &Value| {
-        if path.is_empty() {
-            entry.clone()
+        let key = if path.is_empty() {
+            entry
         } else {
-            field(entry, path).clone()
-        }
+            field(entry, path)
+        };
+        folded(key.clone(), sensitive)
     };
     let mut keyed: Vec<(Value, Value)> = entries
         .drain(..)
@@ -806,6 +966,30 @@ fn truncated(number: f64) -> Result<Value, String> {
         return whole(number as i128);
     }
     Err("the number is too large".to_owned())
+}
+
+/// Returns a number rounded to the nearest, or always up or down.
+fn rounded(value: &Value, places: Option<&Item<'_>>, method: &str) -> Result<Value, String> {
+    let up = match method {
+        "common" => return round(value, places),
+        "ceil" => true,
+        "floor" => false,
+        other => {
+            return Err(format!(
+                "ValueError: round is 'common', 'ceil' or 'floor', not '{other}'"
+            ));
+        }
+    };
+    let Some(number) = Number::of(value) else {
+        return type_error(format!("type {} has no rounding", kind(value)));
+    };
+    let places = digits(whole_of(places)?.unwrap_or_default())?;
+    let scaled = number.real() * 10_f64.powi(places);
+    let scaled = if up { scaled.ceil() } else { scaled.floor() };
+    if places == 0 {
+        return truncated(scaled);
+    }
+    real(scaled / 10_f64.powi(places))
 }
 
 fn round(value: &Value, places: Option<&Item<'_>>) -> Result<Value, String> {

@@ -19,7 +19,8 @@ use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::{Append, LEASE_MS, LONGEST_LEASE_MS, Log, Owner, RunRow, Signal, lease_lasts};
 use crate::errors::LogError;
-use crate::events::{Record, SCHEMA_VERSION, decode, encode};
+use crate::events::{Event, Record, SCHEMA_VERSION, decode, encode};
+use crate::evidence::chain::{Hash, genesis, leaf, link};
 
 /// The time for which a call waits for other writing processes.
 const WAIT: Duration = Duration::from_secs(10);
@@ -169,38 +170,127 @@ impl SqliteFile {
     }
 }
 
-/// Appends records to the run, whose next number is `head`.
+/// A record as the file stores it.
+struct StoredEvent {
+    seq: u64,
+    at: i64,
+    body: String,
+    leaf: Hash,
+}
+
+/// Returns the records of a run as rows.
+fn rows_of(run: &str, records: &[Record]) -> Result<Vec<StoredEvent>, LogError> {
+    let row = |record: &Record| {
+        if record.run != run {
+            return Err(conflict(run));
+        }
+        let body = encode(&record.event, record.elapsed)?;
+        Ok(StoredEvent {
+            seq: record.seq,
+            at: record.at,
+            leaf: leaf(record, &body)?,
+            body,
+        })
+    };
+    records.iter().map(row).collect()
+}
+
+/// Returns the link before record `head` of a run.
+fn last_link(db: &Connection, run: &str, number: i64, head: u64) -> Outcome<Hash> {
+    let Some(last) = head.checked_sub(1) else {
+        let log: String =
+            db.query_row("select value from meta where key = 'chain'", [], |row| {
+                row.get(0)
+            })?;
+        return Ok(genesis(&log, run));
+    };
+    let last = i64::try_from(last).unwrap_or(LAST);
+    let mut statement = db.prepare_cached("select link from events where id = ?1")?;
+    Ok(statement.query_row([number << 32 | last], |row| row.get(0))?)
+}
+
+/// Appends rows to a run after record `head - 1`, whose link is `last`. Returns the last link.
 fn insert(
     db: &Connection,
     run: &str,
     number: i64,
     head: u64,
-    records: &[Record],
-    bodies: &[String],
-) -> Outcome<()> {
+    rows: &[StoredEvent],
+    mut last: Hash,
+) -> Outcome<Hash> {
     let mut statement = db.prepare_cached(
-        "insert into events(id, at, body, version) values(?1, ?2, cast(?3 as text), ?4)",
+        "insert into events(id, at, body, version, link) values(?1, ?2, cast(?3 as text), ?4, ?5)",
     )?;
-    for ((seq, record), body) in (head..).zip(records).zip(bodies) {
+    for (seq, row) in (head..).zip(rows) {
         let place = i64::try_from(seq).ok().filter(|seq| *seq <= LAST);
-        let (Some(place), true) = (place, record.seq == seq && record.run == run) else {
+        let (Some(place), true) = (place, row.seq == seq) else {
             return Err(conflict(run).into());
         };
+        last = link(&last, &row.leaf);
         statement.execute(params![
             number << 32 | place,
-            record.at,
-            body,
-            i64::try_from(SCHEMA_VERSION).unwrap_or(i64::MAX)
+            row.at,
+            row.body,
+            i64::try_from(SCHEMA_VERSION).unwrap_or(i64::MAX),
+            last
         ])?;
     }
+    Ok(last)
+}
+
+/// Stores the link of record `head - 1`, at which a run rests, beside the records.
+fn set_head(db: &Connection, number: i64, head: u64, last: &Hash) -> Outcome<()> {
+    let Some(seq) = head.checked_sub(1) else {
+        return Ok(());
+    };
+    db.execute(
+        "insert into heads(number, seq, at, link, envelope, stamp) \
+         values(?1, ?2, ?3, ?4, x'', x'') on conflict(number, seq) do nothing",
+        params![number, i64::try_from(seq).unwrap_or(LAST), now(), last],
+    )?;
     Ok(())
 }
 
-fn bodies(records: &[Record]) -> Result<Vec<String>, LogError> {
-    records
-        .iter()
-        .map(|record| encode(&record.event, record.elapsed))
-        .collect()
+/// The columns of a charge: hour, tokens, tokens without a price, billionths of a dollar.
+type Charge = (i64, i64, i64, i64);
+
+/// Returns what each reply or charge among the records cost, rounded up as in the Python runtime.
+fn charges(records: &[Record]) -> Vec<Charge> {
+    let most_tokens = 1_000_000_000_000_u64;
+    let mut costs = Vec::new();
+    for record in records {
+        let usage = match &record.event {
+            Event::Replied(reply) => &reply.usage,
+            Event::Charged(charge) => &charge.usage,
+            _ => continue,
+        };
+        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+        let tokens = i64::try_from(tokens.min(most_tokens)).unwrap_or(i64::MAX);
+        let nano = (usage.usd.unwrap_or_default() * 1e9).min(1e15).ceil();
+        #[expect(clippy::cast_possible_truncation, reason = "bounded above")]
+        let nano = nano as i64;
+        if tokens > 0 || nano > 0 {
+            let unpriced = if usage.usd.is_none() { tokens } else { 0 };
+            costs.push((record.at / 3_600_000, tokens, unpriced, nano));
+        }
+    }
+    costs
+}
+
+/// Adds a charge to the totals of all scopes of a run. Python's budgets read them.
+fn charge(db: &Connection, number: i64, cost: Charge) -> Outcome<()> {
+    let mut statement = db.prepare_cached(
+        "insert into spend(scope, hour, tokens, unpriced, nano_usd) \
+         select scope, ?2, ?3, ?4, ?5 from (select 'all' as scope \
+         union all select 'principal:' || principal from runs where number = ?1 \
+         union all select 'agent:' || agent from runs where number = ?1 \
+         union all select 'tag:' || key || '=' || value from runs, json_each(runs.tags) \
+         where number = ?1) where true on conflict(scope, hour) do update set \
+         tokens = tokens + excluded.tokens, unpriced = unpriced + excluded.unpriced, \
+         nano_usd = nano_usd + excluded.nano_usd",
+    )?;
+    statement.execute(params![number, cost.0, cost.1, cost.2, cost.3])?;
+    Ok(())
 }
 
 fn run_row(row: &Row<'_>, now: i64) -> rusqlite::Result<RunRow> {
@@ -306,8 +396,8 @@ impl Log for SqliteLog {
         records: &[Record],
         owner: Owner<'_>,
     ) -> Result<u64, LogError> {
-        let bodies = bodies(records)?;
-        let (row, records) = (row.clone(), records.to_vec());
+        let records = rows_of(&row.run, records)?;
+        let row = row.clone();
         let (owner, lease_ms) = (owner.name.to_owned(), owner.lease_ms);
         self.blocking(move |file| {
             file.write(|db| {
@@ -344,7 +434,11 @@ impl Log for SqliteLog {
                     ],
                 )?;
                 let number = db.last_insert_rowid();
-                insert(db, &row.run, number, 0, &records, &bodies)?;
+                let first = last_link(db, &row.run, number, 0)?;
+                let last = insert(db, &row.run, number, 0, &records, first)?;
+                if row.status != "running" {
+                    set_head(db, number, records.len() as u64, &last)?;
+                }
                 Ok(epoch)
             })
         })
@@ -425,8 +519,8 @@ impl Log for SqliteLog {
     }
 
     async fn append(&self, run: &str, epoch: u64, append: Append<'_>) -> Result<bool, LogError> {
-        let bodies = bodies(append.records)?;
-        let (run, records) = (run.to_owned(), append.records.to_vec());
+        let (records, costs) = (rows_of(run, append.records)?, charges(append.records));
+        let run = run.to_owned();
         let consumed = append.consumed.to_vec();
         let (durable, if_quiet) = (append.durable, append.if_quiet);
         let standing = append.standing.map(|it| {
@@ -460,7 +554,11 @@ impl Log for SqliteLog {
                 }
                 let head = last.map_or(0, |id| (id & LAST) + 1);
                 let head = u64::try_from(head).unwrap_or_default();
-                insert(db, &run, number, head, &records, &bodies)?;
+                let before = last_link(db, &run, number, head)?;
+                let last = insert(db, &run, number, head, &records, before)?;
+                for cost in costs {
+                    charge(db, number, cost)?;
+                }
                 for id in &consumed {
                     db.execute(
                         "delete from inbox where number = ?1 and id = ?2",
@@ -473,6 +571,9 @@ impl Log for SqliteLog {
                          case ?1 when 'running' then lease_until else 0 end where number = ?4",
                         params![status, waiting_for, wake_at, number],
                     )?;
+                    if status != "running" {
+                        set_head(db, number, head + records.len() as u64, &last)?;
+                    }
                 }
                 Ok(true)
             })?;

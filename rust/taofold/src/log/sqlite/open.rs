@@ -11,10 +11,11 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::origin;
+use crate::content::hex;
 use crate::errors::LogError;
 
 /// The version of the layout.
-const VERSION: i64 = 4;
+const VERSION: i64 = 7;
 /// The application id in the file's header, which other programs can read.
 const APPLICATION: i64 = 0x7A0F_01D5;
 const SCHEMA: &str = include_str!("schema.sql");
@@ -222,7 +223,12 @@ fn create(connection: &mut Connection, path: &Path) -> Result<(), LogError> {
     transaction
         .pragma_update(None, "user_version", VERSION)
         .map_err(explained)?;
-    for (key, value) in origin::mark_as_ours(path)? {
+    let chain = super::random()
+        .map_err(|error| store(path, &format!("gets no id: no random bytes ({error})")))?;
+    // The id that the chains of all runs of this file cover.
+    let mut notes = origin::mark_as_ours(path)?;
+    notes.insert("chain".to_owned(), hex(&chain));
+    for (key, value) in notes {
         transaction
             .execute("insert or replace into meta values(?1, ?2)", [key, value])
             .map_err(explained)?;

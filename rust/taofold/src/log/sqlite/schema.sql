@@ -1,4 +1,4 @@
--- The layout of the log's file, version 4. The statements are those of the Python runtime, in its
+-- The layout of the log's file, version 7. The statements are those of the Python runtime, in its
 -- order and form: tests/rust compares what both make of an empty file.
 create table runs(
         number integer primary key autoincrement, run text not null unique,
@@ -33,7 +33,7 @@ create index runs_leased on runs(lease_until) where status = 'running' and lease
 -- ;
 create index runs_waking on runs(wake_at) where status = 'waiting' and wake_at > 0;
 -- ;
-create table events(id integer primary key, at integer not null, body text not null, version integer);
+create table events(id integer primary key, at integer not null, body text not null, version integer, link blob not null);
 -- ;
 create table inbox(number integer not null, place integer not null, id text not null, body text not null, primary key(number, place)) without rowid;
 -- ;
@@ -66,3 +66,8 @@ create trigger runs_tagged after insert on runs when new.tags <> '{}' begin inse
 -- ;
 create trigger runs_untagged after delete on runs when old.tags <> '{}' begin delete from tags where number = old.number and tag in (select key || '=' || value from json_each(old.tags)); end;
 -- ;
+create table spend(scope text not null, hour integer not null, tokens integer not null, unpriced integer not null, nano_usd integer not null, primary key(scope, hour)) without rowid;
+-- ;
+create index spend_hour on spend(hour);
+-- ;
+create table heads(number integer not null, seq integer not null, at integer not null, link blob not null, envelope blob not null, stamp blob not null, primary key(number, seq)) without rowid;

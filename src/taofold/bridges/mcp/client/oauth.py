@@ -31,7 +31,7 @@ from taofold.bridges.mcp.client.address import OAuth, ServerAddress, with_enviro
 from taofold.bridges.mcp.sdk import load
 from taofold.core.json_values import is_object
 from taofold.core.text import visible
-from taofold.network import is_public, origin, parse_address
+from taofold.network import is_loopback, is_public, origin, parse_address
 from taofold.policy.redaction import Redactor
 from taofold.reserved_places import make_folder, state_folder
 from taofold.shared_document import DocumentFormat, SharedDocument, lock_file
@@ -462,8 +462,8 @@ async def admit(server: str, url: str) -> None:
     if parts.username is not None:
         # `https://known.example@other/` leads to `other`.
         raise SignInFailed(f"the server points to {host!r} behind the name of somebody")
-    local = _is_loopback(home.hostname or "")
-    on_this_machine = parts.scheme == "http" and local and _is_loopback(host)
+    local = is_loopback(home.hostname or "")
+    on_this_machine = parts.scheme == "http" and local and is_loopback(host)
     if parts.scheme != "https" and not on_this_machine:
         raise SignInFailed(f"the authorization server at {host!r} is not reached over https")
     if host == home.hostname:
@@ -476,11 +476,6 @@ async def admit(server: str, url: str) -> None:
         return
     if all(map(is_public, await _addresses(home.hostname or ""))):
         raise SignInFailed(f"the server points to {host!r} in a private network")
-
-
-def _is_loopback(host: str) -> bool:
-    address = parse_address(host)
-    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 async def _addresses(host: str) -> list[str]:

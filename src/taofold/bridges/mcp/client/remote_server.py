@@ -8,7 +8,7 @@ task (`tasks`); both are handled here until the outcome.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from time import monotonic
@@ -25,11 +25,9 @@ from taofold.bridges.mcp.client.questions import (
     ELICIT,
     ROOTS,
     SAMPLE,
-    Ask,
     OpenCall,
     OpenCalls,
     PendingQuestions,
-    Sample,
     ServerInputs,
     Unaskable,
     pending_questions,
@@ -48,7 +46,6 @@ from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, visible
 from taofold.tools import DefinitionChanged, InputRequired, Outcome, RunContext
 
-Keep = Callable[[Any], Awaitable[None]]
 FRESH_S: Final = 60.0
 """Minimum seconds for which a list counts as fresh."""
 STALE_S: Final = 300.0
@@ -248,10 +245,6 @@ class RemoteServer:
         pinned: Definition,
         ctx: RunContext[Any],
         parameters: dict[str, Any],
-        report: Callable[[str], None],
-        ask: Ask | None = None,
-        keep: Keep | None = None,
-        sample: Sample | None = None,
     ) -> Outcome:
         """Calls the tool, or raises a question to the user first.
 
@@ -267,7 +260,7 @@ class RemoteServer:
         try:
             task = task_of(ctx)
             if task:
-                return await self._followed(task, pinned, ctx, until, report, ask, sample)
+                return await self._followed(task, pinned, ctx, until)
             now = (await self.listed()).get(pinned.name)
             if now is None:
                 return Outcome(f"{self.name} does not offer {pinned.name!r} any more", "failure")
@@ -276,7 +269,7 @@ class RemoteServer:
                 return Outcome(refusal, "failure")
             # The parameters were checked when the call was bound: the schema is that of `pinned`.
             arguments = server_parameters(parameters)
-            return await self._made(now, arguments, ctx, until, report, ask, keep, sample)
+            return await self._made(now, arguments, ctx, until)
         except TaskGone as error:
             return Outcome(visible(str(error)), "failure")
         except Unaskable as error:
@@ -328,22 +321,14 @@ class RemoteServer:
         )
 
     async def _made(
-        self,
-        now: Definition,
-        arguments: dict[str, Any],
-        ctx: RunContext[Any],
-        until: float,
-        report: Callable[[str], None],
-        ask: Ask | None,
-        keep: Keep | None,
-        sample: Sample | None,
+        self, now: Definition, arguments: dict[str, Any], ctx: RunContext[Any], until: float
     ) -> Outcome:
         question = pending_questions(ctx.answer)
         if question is not None and ctx.answer is not None:
             question.hear(ctx.answer)
             question.next()
         for _ in range(MOST_ROUNDS):
-            result = await self._sent(now, arguments, ctx, report, ask, sample, question)
+            result = await self._sent(now, arguments, ctx, question)
             if isinstance(result, Outcome):
                 return result
             if result.result_type != "input_required":
@@ -356,11 +341,11 @@ class RemoteServer:
         else:
             return Outcome("the server asks too many questions", "failure")
         if result.result_type == TASK:
-            if keep is not None:
+            if ctx.keep is not None:
                 # A task that cannot be recorded is still followed, but not after a crash.
                 with suppress(ValueError):
-                    await keep({TASK: result.task_id})
-            return await self._followed(result.task_id, now, ctx, until, report, ask, sample)
+                    await ctx.keep({TASK: result.task_id})
+            return await self._followed(result.task_id, now, ctx, until)
         return self._came(now, result)
 
     async def _sent(
@@ -368,9 +353,6 @@ class RemoteServer:
         now: Definition,
         arguments: dict[str, Any],
         ctx: RunContext[Any],
-        report: Callable[[str], None],
-        ask: Ask | None,
-        sample: Sample | None,
         question: PendingQuestions | None,
     ) -> Any:
         """Sends the call with the answers so far. Returns a result of the package, or an outcome.
@@ -380,7 +362,7 @@ class RemoteServer:
         """
         responses: dict[str, Any] | None = None
         if question is not None and not question.legacy and question.done:
-            responses = _responses(question, await question.responses(sample))
+            responses = _responses(question, await question.responses(ctx.sample))
 
         reports = count()
 
@@ -388,14 +370,14 @@ class RemoteServer:
             # Reports are stored for a timeout's observation, so their number is limited.
             if next(reports) < MOST_REPORTS:
                 of = "" if total is None else f"/{total:g}"
-                report(f"{done:g}{of} {visible((text or '')[:REPORT_CHARS])}".strip() + "\n")
+                ctx.report(f"{done:g}{of} {visible((text or '')[:REPORT_CHARS])}".strip() + "\n")
 
         async def send(session: McpSession) -> Any:
             return await session.call(
                 now.name,
                 arguments,
                 # The caller has its own deadline, which excludes waiting for users and models.
-                None if ask or self.offer.sampling else ctx.timeout_s + _LATE,
+                None if ctx.ask or self.offer.sampling else ctx.timeout_s + _LATE,
                 progress,
                 responses=responses,
                 sealed=None if question is None or question.legacy else question.sealed,
@@ -403,8 +385,8 @@ class RemoteServer:
 
         open_call = OpenCall(
             {} if question is None or not question.legacy else dict(question.done),
-            ask=ask,
-            sample=sample,
+            ask=ctx.ask,
+            sample=ctx.sample,
         )
         try:
             result: Any = await self._open_calls.perform(
@@ -439,14 +421,7 @@ class RemoteServer:
         ).next()
 
     async def _followed(
-        self,
-        task: str,
-        now: Definition,
-        ctx: RunContext[Any],
-        until: float,
-        report: Callable[[str], None],
-        ask: Ask | None,
-        sample: Sample | None,
+        self, task: str, now: Definition, ctx: RunContext[Any], until: float
     ) -> Outcome:
         """Returns the outcome of the task `task` that the call became."""
         question = pending_questions(ctx.answer)
@@ -455,8 +430,8 @@ class RemoteServer:
             question.next()
         else:
             question = None
-        remote = RemoteTask(self.name, self.connection, task, until, self.offer, sample)
-        return self._came(now, await remote.ended(report, ask, question))
+        remote = RemoteTask(self.name, self.connection, task, until, self.offer)
+        return self._came(now, await remote.ended(ctx, question))
 
     def _came(self, now: Definition, result: Any) -> Outcome:
         """Returns the outcome of a completed call."""

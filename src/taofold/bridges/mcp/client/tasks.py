@@ -6,7 +6,7 @@ then polls the task (`tasks/get`), sends answers to its questions (`tasks/update
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
@@ -14,7 +14,6 @@ from typing import Any, Final
 from taofold.bridges.mcp.client.connection import ServerConnection, Unreachable
 from taofold.bridges.mcp.client.questions import (
     KEY,
-    Ask,
     PendingQuestions,
     Sample,
     ServerInputs,
@@ -65,17 +64,14 @@ class RemoteTask:
         connection: ServerConnection,
         task: str,
         until: float,
-        offer: ServerInputs = ServerInputs(),
-        sample: Sample | None = None,
+        offer: ServerInputs,
     ) -> None:
         self.name, self.id = name, task
         self._connection, self._until = connection, until
-        self._offer, self._sample = offer, sample
+        self._offer = offer
         self._answered: set[str] = set()
 
-    async def ended(
-        self, report: Callable[[str], None], ask: Ask | None, question: PendingQuestions | None
-    ) -> Any:
+    async def ended(self, ctx: RunContext[Any], question: PendingQuestions | None) -> Any:
         """Waits for the task and returns the result of the call.
 
         `question` holds the user's answers since the task asked.
@@ -87,7 +83,7 @@ class RemoteTask:
             Unreachable: The server stays unreachable.
         """
         try:
-            return await self._followed(report, ask, question)
+            return await self._followed(ctx, question)
         except asyncio.CancelledError:
             # After the deadline the result is not needed. If the process stops instead, the task
             # continues, and the resumed run polls it again.
@@ -97,18 +93,16 @@ class RemoteTask:
                         await self._send("tasks/cancel", "done")
             raise
 
-    async def _followed(
-        self, report: Callable[[str], None], ask: Ask | None, question: PendingQuestions | None
-    ) -> Any:
+    async def _followed(self, ctx: RunContext[Any], question: PendingQuestions | None) -> Any:
         if question is not None:
-            await self._answer(question)
+            await self._answer(question, ctx.sample)
         pause, last_report = QUICK_S, ""
         while True:
             status = await self._seen()
             message = visible(clip(status.status_message or "", _SHOWN))
             if message and message != last_report:
                 last_report = message
-                report(f"{message}\n")
+                ctx.report(f"{message}\n")
             match status.status:
                 case "completed":
                     return load("mcp.types").CallToolResult.model_validate(status.result or {})
@@ -118,32 +112,32 @@ class RemoteTask:
                 case "cancelled":
                     raise TaskGone(f"the server {self.name!r} cancelled the task {message}".strip())
                 case "input_required":
-                    if await self._asked(status.task_requests or {}, ask):
+                    if await self._asked(status.task_requests or {}, ctx):
                         pause = QUICK_S
                 case _:
                     pass
             await asyncio.sleep(pause)
             pause = min(pause * 2, _longest_pause(status.poll_interval_ms))
 
-    async def _asked(self, requests: Mapping[str, Any], ask: Ask | None) -> bool:
+    async def _asked(self, requests: Mapping[str, Any], ctx: RunContext[Any]) -> bool:
         """Asks the user the task's questions. Returns False if all are answered."""
         # Answered questions may stay listed until the server reads the answers.
         asks = {key: whole for key, whole in requests.items() if key not in self._answered}
         if not asks:
             return False
         question = questions_of(self.name, asks, self._offer, task=self.id)
-        if ask is None:
+        if ctx.ask is None:
             question.next()
         else:
             begin = monotonic()
-            await put(question, ask)
+            await put(question, ctx.ask)
             self._until += monotonic() - begin  # the time of the user's answer does not count
-        await self._answer(question)
+        await self._answer(question, ctx.sample)
         return True
 
-    async def _answer(self, question: PendingQuestions) -> None:
+    async def _answer(self, question: PendingQuestions, sample: Sample | None) -> None:
         """Sends the user's answers to the server."""
-        responses = await question.responses(self._sample)
+        responses = await question.responses(sample)
         await self._send("tasks/update", "done", inputResponses=responses)
         self._answered |= set(question.done)
 

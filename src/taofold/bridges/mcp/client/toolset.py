@@ -40,19 +40,17 @@ from taofold.bridges.mcp.client.remote_server import RemoteServer
 from taofold.bridges.mcp.client.session import Headers, HeaderSource
 from taofold.bridges.mcp.sdk import load
 from taofold.core.errors import ConfigError
+from taofold.core.option_values import checked_names
 from taofold.core.values import Principal, Sideeffect, Tier
 from taofold.tools import (
-    InputRequired,
-    ModelAnswer,
-    ModelQuestion,
     Outcome,
-    PersonAnswer,
     RunContext,
     Tool,
     Toolset,
     external,
 )
 
+A = TypeVar("A")
 T = TypeVar("T")
 Mode = Literal["auto", "legacy"]
 
@@ -167,6 +165,13 @@ PRINCIPALS: Final = 64
 _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 
+def _folders(roots: Iterable[str | Path]) -> tuple[Path, ...]:
+    """Returns the folders. A text is refused: each letter would be a folder, such as "/"."""
+    if isinstance(roots, str):
+        checked_names(roots, "McpServer.roots")
+    return tuple([Path(folder) for folder in roots])
+
+
 def _renewed_copy(copy: Tool, original: Tool, renewed: Tool) -> Tool:
     """Renews a changed copy of `original`. Tiers and effects that the copy raised stay raised."""
     effect = max(copy.effect, renewed.effect, key=EFFECTS.index)
@@ -185,8 +190,34 @@ def _renewed_copy(copy: Tool, original: Tool, renewed: Tool) -> Tool:
     )
 
 
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
+def _across(ctx: RunContext[Any], loop: asyncio.AbstractEventLoop) -> RunContext[Any]:
+    """Returns the context for the connections' thread: its functions run on the run's `loop`."""
+
+    def report(text: str) -> None:
+        loop.call_soon_threadsafe(ctx.report, text)
+
+    def there(function: Callable[[A], Awaitable[T]] | None) -> Callable[[A], Awaitable[T]] | None:
+        if function is None:
+            return None
+
+        async def awaited(argument: A) -> T:
+            return await function(argument)
+
+        async def call(argument: A) -> T:
+            return await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(awaited(argument), loop)
+            )
+
+        return call
+
+    return replace(
+        ctx,
+        partial=[],
+        on_progress=report,
+        ask=there(ctx.ask),
+        keep=there(ctx.keep),
+        sample=there(ctx.sample),
+    )
 
 
 def _place(
@@ -233,10 +264,11 @@ class McpServer(Toolset):
         self.address = address
         selection = options.get("tools")
         if selection is not None:
-            options["tools"] = list(selection)  # it is iterated more than once
+            # It is iterated more than once.
+            options["tools"] = checked_names(selection, "McpServer.tools")
         self._options = options
         self._offered_inputs = ServerInputs(
-            tuple([Path(folder) for folder in options.get("roots", ())]),
+            _folders(options.get("roots", ())),
             options.get("sampling", False),
         )
         self.label = options.get("name") or address.label
@@ -469,39 +501,10 @@ class McpServer(Toolset):
         """Makes the tool of `definition`. It is renewed when another definition is accepted."""
 
         async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
-            loop = asyncio.get_running_loop()
-
-            def report(text: str) -> None:
-                # From the connections' thread to the run's event loop.
-                loop.call_soon_threadsafe(ctx.report, text)
-
-            async def back(work: Awaitable[T]) -> T:
-                return await asyncio.wrap_future(
-                    asyncio.run_coroutine_threadsafe(_awaited(work), loop)
-                )
-
-            async def ask(wants: InputRequired) -> PersonAnswer:
-                assert ctx.ask is not None
-                return await back(ctx.ask(wants))
-
-            async def sample(question: ModelQuestion) -> ModelAnswer:
-                assert ctx.sample is not None
-                return await back(ctx.sample(question))
-
-            async def keep(state: Any) -> None:
-                assert ctx.keep is not None
-                await back(ctx.keep(state))
+            across = _across(ctx, asyncio.get_running_loop())
 
             async def called() -> Outcome:
-                return await self._for(ctx.principal).call(
-                    definition,
-                    ctx,
-                    parameters,
-                    report,
-                    None if ctx.ask is None else ask,
-                    None if ctx.keep is None else keep,
-                    None if ctx.sample is None else sample,
-                )
+                return await self._for(ctx.principal).call(definition, across, parameters)
 
             return await on_loop(called())
 

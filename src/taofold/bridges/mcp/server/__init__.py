@@ -5,8 +5,9 @@ the requests of clients, with the messages of `translation`. A run that takes lo
 becomes one of its `tasks`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from taofold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from taofold.bridges.mcp.server.offers import Offers
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Offers", "http_app", "make_server", "serve_stdio"]
 
-
-def __getattr__(name: str) -> Any:
-    # `offers` works without the mcp package, which `server` imports.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "offers" if name == "Offers" else "server"
-    return getattr(import_module(f"{__name__}.{module}"), name)
+# `offers` works without the mcp package, which `server` imports.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "bridges.mcp.server.offers": "Offers",
+        "bridges.mcp.server.server": "http_app make_server serve_stdio",
+    },
+)

@@ -18,7 +18,7 @@ from taofold.core.errors import ConfigError, Conflict, Refused, UnknownRun
 from taofold.core.happenings import Happening, Progress
 from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
-from taofold.core.values import Action, Observation, Principal, Thought, Tier
+from taofold.core.values import GOAL_FROM, Action, Observation, Principal, Thought, Tier
 from taofold.log.log import Log
 from taofold.policy import Policy
 from taofold.policy.redaction import Redactor
@@ -89,7 +89,7 @@ class McpOffer:
         if self.tool:
             data = {"tool": self.tool, "parameters": dict(arguments)}
             return f"call {self.tool}", {"data": data}
-        return str(arguments.get("goal", "")), {"settings": self.settings}
+        return str(arguments.get("goal", "")), {"settings": {**self.settings, GOAL_FROM: "mcp"}}
 
     @property
     def reads(self) -> bool:

@@ -44,6 +44,7 @@ from taofold.bridges.mcp.server.translation import (
 )
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
 from taofold.core.json_values import not_finite
+from taofold.core.option_values import checked_names
 from taofold.core.values import Principal
 from taofold.policy.roles import Right
 from taofold.runtime import control
@@ -312,7 +313,7 @@ def http_app(
     principal that opened it, who may have 32 at once. A Host other than this machine or one of
     `hosts` (names of a proxy), or a foreign Origin, is refused.
     """
-    names = [*_HERE, host, *hosts]
+    names = [*_HERE, host, *checked_names(hosts, "hosts")]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=[text for name in names for text in (name, f"{name}:*")],

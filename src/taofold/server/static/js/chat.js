@@ -1,7 +1,7 @@
 /** A session as a conversation: each run is a turn, and a new message begins the next run. */
 
 import { get, part, post } from "./api.js";
-import { announce, empty, failed, fill, h, loading } from "./dom.js";
+import { announce, empty, failed, fill, h, loading, view } from "./dom.js";
 import { ago, dollars } from "./format.js";
 import { ENDED } from "./live.js";
 import { markdown } from "./markdown.js";
@@ -11,8 +11,7 @@ const EVERY = 1500;
 export function sessionsView(main) {
   let left = false;
   const list = h("div", {}, loading("sessions"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Sessions"), h("p", { class: "lead" }, "Conversations. Each run knows the earlier runs of its session.")), list);
-  document.title = "Sessions · taofold";
+  view(main, "Sessions", "Conversations. Each run knows the earlier runs of its session.", list);
   async function load() {
     try {
       const { items } = await get("/runs?limit=200");

@@ -31,6 +31,12 @@ export function fill(node, ...children) {
   return node;
 }
 
+/** Shows a view: its title, what it is, and its content. */
+export function view(main, title, lead, ...content) {
+  document.title = `${title} · taofold`;
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, title), h("p", { class: "lead" }, lead)), content);
+}
+
 /** Shows a short message for a moment, also to screen readers. */
 export function toast(text, kind = "") {
   const note = h("p", { class: `toast ${kind}` }, text);

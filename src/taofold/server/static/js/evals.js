@@ -2,14 +2,13 @@
 
 import { get, part } from "./api.js";
 import { meter } from "./charts.js";
-import { empty, failed, fill, h, loading } from "./dom.js";
+import { empty, failed, fill, h, loading, view } from "./dom.js";
 import { ago, count, dollars, duration, percent, several } from "./format.js";
 
 export function evalsView(main) {
   let left = false;
   const list = h("div", {}, loading("evals"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Evals"), h("p", { class: "lead" }, "Results of agents on cases with known answers.")), list);
-  document.title = "Evals · taofold";
+  view(main, "Evals", "Results of agents on cases with known answers.", list);
   async function load() {
     try {
       const { items } = await get("/console/evals");

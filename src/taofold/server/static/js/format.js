@@ -28,6 +28,14 @@ export function count(n) {
 
 export const several = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 
+/** Returns a line for each open conflict of the merge of a child's files. */
+export function conflicts(open) {
+  if (!open) return [];
+  const more = open.count - open.files.length;
+  return [...open.files.map(({ path, why }) => `Open conflict: ${path} (${why}); the child's version: ${open.folder}/${path}`),
+    ...(more > 0 ? [`${more} more open conflicts in ${open.folder}`] : [])];
+}
+
 export const percent = (share) =>
   share === null || share === undefined ? "–" : `${Math.round(100 * share)} %`;
 

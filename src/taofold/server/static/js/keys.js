@@ -7,6 +7,7 @@ let leader = 0;
 export const SHORTCUTS = [
   ["g r, g a, g s, g e", "go to runs, approvals, sessions, evals"],
   ["g l, g p, g m", "go to loops, patterns, learning"],
+  ["g n, g b, g o", "go to memory, budgets, policy"],
   ["n", "start a run"],
   ["/", "filter the list"],
   ["j, k", "next and previous entry"],

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { line } from "./charts.js";
-import { empty, failed, fill, h, loading } from "./dom.js";
+import { empty, failed, fill, h, loading, view } from "./dom.js";
 import { count, dollars } from "./format.js";
 
 const LAST = 40;
@@ -10,8 +10,7 @@ const LAST = 40;
 export function learningView(main) {
   let left = false;
   const body = h("div", {}, loading("figures"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Learning"), h("p", { class: "lead" }, "Do lessons make later loops shorter?")), body);
-  document.title = "Learning · taofold";
+  view(main, "Learning", "Do lessons make later loops shorter?", body);
 
   async function load() {
     const quiet = (promise, instead) => promise.catch((error) => {

@@ -2,7 +2,7 @@
 
 import { get, part } from "./api.js";
 import { line } from "./charts.js";
-import { empty, failed, fill, h, loading } from "./dom.js";
+import { empty, failed, fill, h, loading, view } from "./dom.js";
 import { ago, cut, dollars, duration, percent, several } from "./format.js";
 
 const EVERY = 4000;
@@ -36,8 +36,7 @@ export function fresh(node, path, draw, every = EVERY) {
 
 export function loopsView(main) {
   const list = h("div", {}, loading("loops"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Loops"), h("p", { class: "lead" }, "Loops run an agent until a command proves that the work is done.")), list);
-  document.title = "Loops · taofold";
+  view(main, "Loops", "Loops run an agent until a command proves that the work is done.", list);
   return fresh(list, "/loops", ({ items }) => (items.length
     ? h("ol", { class: "rows" }, items.map(row))
     : empty("No loops yet", "Start one with: taofold loop \"fix the tests\" --completion \"pytest -q\"")));

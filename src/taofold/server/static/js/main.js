@@ -1,6 +1,7 @@
 /** The start of the console: sign-in, choice of the view, and global keys. */
 
 import { me, signedIn, signIn, signOut } from "./api.js";
+import { budgetsView } from "./budgets.js";
 import { sessionsView, sessionView } from "./chat.js";
 import { compareView } from "./compare.js";
 import { fill, h, toast } from "./dom.js";
@@ -8,9 +9,11 @@ import { evalsView, evalView } from "./evals.js";
 import { keys, SHORTCUTS, walk } from "./keys.js";
 import { learningView } from "./learning.js";
 import { loopsView, loopView } from "./loops.js";
+import { memoryView } from "./memory.js";
 import { patternsView, patternView } from "./patterns.js";
 import { visible } from "./format.js";
 import { place } from "./place.js";
+import { policyView } from "./policy.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 import { returned, serversView, watchServers } from "./servers.js";
@@ -19,7 +22,7 @@ import { promptsView } from "./prompts.js";
 import { timesView } from "./times.js";
 import { approvalsView, press, watchApprovals } from "./tray.js";
 
-const LISTS = { __proto__: null, runs: runsView, approvals: approvalsView, sessions: sessionsView, evals: evalsView, loops: loopsView, patterns: patternsView, learning: learningView, servers: serversView };
+const LISTS = { __proto__: null, runs: runsView, approvals: approvalsView, sessions: sessionsView, evals: evalsView, loops: loopsView, patterns: patternsView, learning: learningView, memory: memoryView, budgets: budgetsView, policy: policyView, servers: serversView };
 const ONES = { __proto__: null, runs: runView, sessions: sessionView, evals: evalView, compare: compareView, times: timesView, prompts: promptsView, loops: loopView, patterns: patternView };
 
 const main = document.getElementById("main");
@@ -121,7 +124,7 @@ async function begin() {
 
 const go = (where) => () => (location.hash = `#/${where}`);
 keys({
-  "g r": go("runs"), "g a": go("approvals"), "g s": go("sessions"), "g e": go("evals"), "g l": go("loops"), "g p": go("patterns"), "g m": go("learning"),
+  "g r": go("runs"), "g a": go("approvals"), "g s": go("sessions"), "g e": go("evals"), "g l": go("loops"), "g p": go("patterns"), "g m": go("learning"), "g n": go("memory"), "g b": go("budgets"), "g o": go("policy"),
   n: () => void startRun(), t: theme, "?": help,
   j: () => walk(".entry, .step, .card", 1), k: () => walk(".entry, .step, .card", -1),
   a: () => press("approve"), d: () => press("deny"),

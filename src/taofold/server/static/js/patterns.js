@@ -2,14 +2,13 @@
 
 import { part, post } from "./api.js";
 import { line, meter } from "./charts.js";
-import { empty, fill, h, loading, toast } from "./dom.js";
+import { empty, fill, h, loading, toast, view } from "./dom.js";
 import { ago, percent, pretty } from "./format.js";
 import { fresh } from "./loops.js";
 
 export function patternsView(main) {
   const list = h("div", {}, loading("patterns"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Patterns"), h("p", { class: "lead" }, "Lessons from loops, measured by their success in later loops.")), list);
-  document.title = "Patterns · taofold";
+  view(main, "Patterns", "Lessons from loops, measured by their success in later loops.", list);
   return fresh(list, "/patterns", ({ items }) => (items.length
     ? h("ol", { class: "rows" }, items.map(row))
     : empty("No patterns yet", "Finished loops leave error fixes, approaches, templates and anti-patterns here.")));

@@ -28,11 +28,15 @@ export function runView(main, id) {
   return () => undo.forEach((one) => one());
 }
 
+const VERDICTS = { verified: "verified", unsigned: "unsigned", no_key: "signed by another key", broken: "broken" };
+const WIRE = { live: "live", lost: "reconnecting …", ended: "" };
+const IDLE = ["forked", "rewound", "interrupted"];
 const number = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
 
 function show(main, run, undo) {
   const id = run.id;
   const figures = h("dl", { class: "figures" });
+  const proof = h("p", { class: "proof", hidden: true });
   const status = h("span", { class: `pill ${run.status}` }, run.status);
   const wire = h("span", { class: "wire", role: "status" });
   const story = h("section", { class: "trace", "aria-label": "Trace" });
@@ -61,28 +65,55 @@ function show(main, run, undo) {
       h("p", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), " / ", h("span", { class: "mono" }, id),
         run.parent && [" · child of ", h("a", { href: `#/runs/${part(run.parent)}` }, run.parent)]),
       h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, h("span", { class: "buttons" }, cancel, resume, again, beside, times, prompts))),
-      h("p", { class: "by" }, [run.agent, run.model, run.strategy].filter(Boolean).join(" · "), ` · started ${ago(run.created_at)}`),
-      media(id, (run.media ?? []).map((one) => ({ ...one, mediaType: one.media_type }))), figures),
+      h("p", { class: "by" }, [run.active_agent === run.agent ? run.agent : `${run.agent} → ${run.active_agent}`, run.model, run.strategy].filter(Boolean).join(" · "), ` · started ${ago(run.created_at)}`),
+      media(id, (run.media ?? []).map((one) => ({ ...one, mediaType: one.media_type }))), figures, proof),
     h("div", { class: "columns" }, h("div", { class: "left" }, story, line, opinion.panel), time.panel),
     time.bar));
   document.title = `${run.goal.slice(0, 60)} · taofold`;
 
+  let connection = "ended";
   facts(run);
+
+  function connected() {
+    // Nothing drives an idle run: its stream is open, and nothing comes.
+    const state = connection === "live" && IDLE.includes(run.status) ? "ended" : connection;
+    wire.textContent = WIRE[state];
+    wire.className = `wire ${state}`;
+  }
 
   function facts(now) {
     run = now;
     status.className = `pill ${now.status}`;
     status.textContent = now.status;
-    cancel.hidden = line.hidden = ENDED.includes(now.status);
-    if (line.hidden) opinion.show();
+    const idle = IDLE.includes(now.status);
+    cancel.hidden = line.hidden = idle || ENDED.includes(now.status);
+    connected();
+    if (ENDED.includes(now.status)) opinion.show();
     again.hidden = !cancel.hidden || Boolean(now.parent);
-    resume.hidden = !["failed", "cancelled"].includes(now.status) || Boolean(now.parent);
+    resume.hidden = !(idle || ["failed", "cancelled"].includes(now.status)) || Boolean(now.parent);
     const rows = [["steps", count(now.steps)], ["model calls", count(now.model_calls)], ["tool calls", count(now.tool_calls)],
       ["tokens", count(now.tokens)], ["cost", dollars(now.usd)], ["active", duration((now.seconds ?? 0) * 1000)]];
     const grounded = now.metrics?.grounding_score;
-    if (grounded !== null && grounded !== undefined) rows.push(["grounded", `${grounded} %`]);
+    const judge = now.metrics?.grounding_judge ?? "rules";
+    if (grounded !== null && grounded !== undefined) rows.push(["grounded", `${grounded} %${judge === "rules" ? "" : ` (${judge})`}`]);
     fill(figures, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
   }
+
+  // The whole chain is hashed for it, so it is asked for once, and again when the run ends.
+  function prove() {
+    get(`/runs/${part(id)}/evidence`).then((one) => {
+      proof.hidden = one.status === "none";
+      proof.className = `proof ${one.status}`;
+      // A changed record is above everything that the records show.
+      if (one.status === "broken") {
+        proof.role = "alert";
+        proof.closest(".run").prepend(proof);
+      }
+      fill(proof, "Evidence: ", h("span", { class: `pill ${one.status}` }, VERDICTS[one.status] ?? one.status), one.status === "broken" ? ": " : " ", one.text,
+        one.keys.length > 0 && ` · signed with key ${one.keys.join(", ")}`);
+    }, () => (proof.hidden = true));
+  }
+  prove();
 
   let due = 0;
   let took = 0;
@@ -93,7 +124,9 @@ function show(main, run, undo) {
       const begun = performance.now();
       try {
         const [now] = await Promise.all([get(`/runs/${part(id)}`), time.more()]);
+        const ended = !ENDED.includes(run.status) && ENDED.includes(now.status);
         facts(now);
+        if (ended) prove();
       } catch {
         // the connection's status already shows that the server is unreachable
       }
@@ -136,22 +169,22 @@ function show(main, run, undo) {
   }
   undo.push(() => clearTimeout(sought));
 
-  const states = { live: "live", lost: "reconnecting …", ended: "" };
   undo.push(() => clearTimeout(due), follow(id, (event) => {
     told.tell(event);
     if (seeking) seek();
     keepUp();
     if (event.type !== "answer_chunk" && event.type !== "progress") refresh();
   }, (state) => {
-    wire.textContent = states[state];
-    wire.className = `wire ${state}`;
+    connection = state;
+    connected();
     refresh();
   }));
 
   async function fork(at) {
     try {
       const made = await post(`/runs/${part(id)}/fork`, { at });
-      toast("Forked: this is the new run.");
+      const { restored, folder, why } = made.files ?? {};
+      toast(`Forked: this is the new run.${restored ? ` Its files are in ${folder}.` : why ? ` Files were not restored: ${why}.` : ""}`);
       location.hash = `#/runs/${part(made.id)}`;
     } catch (error) {
       toast(error.message, "bad");

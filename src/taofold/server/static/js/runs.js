@@ -7,7 +7,7 @@ import { keys } from "./keys.js";
 import { choose, place } from "./place.js";
 import { startRun } from "./start.js";
 
-const STATUSES = ["", "running", "waiting", "finished", "limited", "failed", "cancelled"];
+const STATUSES = ["", "running", "queued", "interrupted", "forked", "rewound", "waiting", "finished", "limited", "failed", "cancelled"];
 const EVERY = 3000;
 
 export function runsView(main) {

@@ -1,7 +1,7 @@
 /** MCP servers to which the user can sign in, and the return from their pages. */
 
 import { get, post } from "./api.js";
-import { empty, failed, fill, h, loading, toast } from "./dom.js";
+import { empty, failed, fill, h, loading, toast, view } from "./dom.js";
 import { several } from "./format.js";
 
 const BACK = "/signed-in";
@@ -33,8 +33,7 @@ export async function watchServers() {
 export function serversView(main) {
   let left = false;
   const list = h("div", {}, loading("servers"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Servers"), h("p", { class: "lead" }, "MCP servers that need a sign-in. Your runs use only your own sign-in.")), list);
-  document.title = "Servers · taofold";
+  view(main, "Servers", "MCP servers that need a sign-in. Your runs use only your own sign-in.", list);
 
   function show(items) {
     if (left) return;

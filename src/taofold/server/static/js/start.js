@@ -2,6 +2,7 @@
 
 import { get, part, post } from "./api.js";
 import { fill, h } from "./dom.js";
+import { several } from "./format.js";
 import { attached } from "./media.js";
 
 const MOST_BYTES = 17e6;
@@ -42,20 +43,26 @@ export async function startRun(before = {}) {
   dialog.showModal();
   goal.focus();
 
-  try {
-    const { items } = await get("/agents");
-    fill(agents, items.map((one) => h("option", { value: one.name }, one.name)));
-    model.append(...[...new Set(items.map((one) => one.model))].map((name) => h("option", { value: name }, name)));
-    if (items.some((one) => one.name === before.agent)) agents.value = before.agent;
-    const tell = () => {
-      const one = items.find((agent) => agent.name === agents.value);
-      about.textContent = one ? [one.description, one.model, `${one.tools.length} tools`].filter(Boolean).join(" · ") : "";
-    };
-    agents.onchange = tell;
-    tell();
-    if (!items.length) wrong.textContent = "This server offers no agent: name one at `taofold serve AGENT`.";
-  } catch (error) {
-    wrong.textContent = error.message;
+  // A slow answer must not start a run of another agent, so `send` waits for it.
+  const offered = offer();
+  async function offer() {
+    try {
+      const { items } = await get("/agents");
+      fill(agents, items.map((one) => h("option", { value: one.name }, one.name)));
+      model.append(...[...new Set(items.map((one) => one.model))].map((name) => h("option", { value: name }, name)));
+      if (items.some((one) => one.name === before.agent)) agents.value = before.agent;
+      const tell = () => {
+        const one = items.find((agent) => agent.name === agents.value);
+        const asking = one?.tools.filter((tool) => tool.requires_confirmation).length;
+        const tools = one && `${several(one.tools.length, "tool")}${asking ? `, ${asking} need a confirmation` : ""}`;
+        about.textContent = one ? [one.description, one.model, tools].filter(Boolean).join(" · ") : "";
+      };
+      agents.onchange = tell;
+      tell();
+      if (!items.length) wrong.textContent = "This server offers no agent: name one at `taofold serve AGENT`.";
+    } catch (error) {
+      wrong.textContent = error.message;
+    }
   }
 
   async function send(event) {
@@ -73,6 +80,7 @@ export async function startRun(before = {}) {
     }
     go.disabled = true;
     try {
+      await offered;
       const body = { goal: goal.value, agent: agents.value };
       if (model.value) body.model = model.value;
       const bounds = Object.entries(limits).filter(([, field]) => field.value !== "").map(([name, field]) => [name, Number(field.value)]);

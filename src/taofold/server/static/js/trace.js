@@ -3,7 +3,7 @@
 import { part } from "./api.js";
 import { asked, card, plain, together } from "./card.js";
 import { announce, h } from "./dom.js";
-import { brief, clock, count, cut, dollars, duration, pretty } from "./format.js";
+import { brief, clock, conflicts, count, cut, dollars, duration, pretty, visible } from "./format.js";
 import { readable } from "./json.js";
 import { markdown } from "./markdown.js";
 import { media } from "./media.js";
@@ -20,6 +20,7 @@ export function trace(root, run) {
   const batches = new Map();
   const settled = new Set();
   const steps = new Map();
+  const costs = new Map();
   let chunks = "";
   let answer = null;
   const story = h("ol", { class: "story" });
@@ -48,21 +49,29 @@ export function trace(root, run) {
     return node;
   }
 
+  /** Inserts `node` in the order of the log: events and records arrive independently. */
+  function enter(list, node, seq) {
+    let next = null;
+    for (let one = list.lastElementChild; one && Number(one.dataset.seq) > seq; one = one.previousElementSibling) next = one;
+    list.insertBefore(node, next);
+  }
+
   function thinking(event) {
     const thought = event.thought;
     const body = h("div", { class: "calls" });
-    const meta = h("span", { class: "meta" }, clock(event.timestamp));
+    const meta = h("span", { class: "meta" }, costs.get(`${event.run}:${event.seq}`) ?? clock(event.timestamp));
     const because = thought.because.length ? ` because of step ${thought.because.join(", ")}` : "";
     const node = placed(h("li", { class: `step ${thought.type}`, tabindex: 0 },
       h("div", { class: "head" }, h("span", { class: "number" }, event.step), h("span", { class: "type" }, thought.type),
         thought.critical && h("span", { class: "flag" }, "critical"),
         thought.confidence != null && h("span", { class: "meta" }, `${Math.round(100 * thought.confidence)} % sure`), meta),
       h("p", { class: "thought" }, thought.content || "(no words)", because && h("small", {}, because)),
+      thought.learned && h("p", { class: "thought" }, h("small", {}, `learned: ${thought.learned}`)),
       event.reasoning && h("details", { class: "reasoning" },
         h("summary", {}, `Thinking of the model, ${event.reasoning.length.toLocaleString("en")} characters`),
         h("pre", { tabindex: 0 }, event.reasoning)), body), event);
     const home = group(event.run);
-    home.list.append(node);
+    enter(home.list, node, event.seq);
     home.last = { node, body, meta };
     steps.set(`${event.run}:${event.seq}`, home.last);
     announce(`Step ${event.step}, ${thought.type}: ${cut(thought.content, 90)}`);
@@ -95,12 +104,14 @@ export function trace(root, run) {
     if (["denied", "expired"].includes(event.refused) && settled.has(event.callId)) return;
     const one = call(event);
     const ok = ["success", "partial"].includes(event.status);
-    one.node.className = `call ${event.refused ? "refused" : ok ? "ok" : "bad"}`;
-    one.state.textContent = event.refused || (event.status === "success" ? "" : event.status);
+    const open = conflicts(event.facts?.conflicts);
+    one.node.className = `call ${event.refused ? "refused" : ok && !open.length ? "ok" : "bad"}`;
+    one.state.textContent = event.refused || (open.length ? "open conflict" : event.status === "success" ? "" : event.status);
+    one.extract.after(...open.map((text) => h("p", { class: "note failure conflict" }, visible(text))));
     one.took.textContent = event.refused ? "" : duration(event.durationMs);
     one.extract.textContent = cut(event.extraction || pretty(event.result), 220);
     one.inside.append(h("h4", {}, event.remark ? `Result (${event.remark})` : "Result"), readable(event.result), media(event.run, event.media) ?? "");
-    if (!ok) announce(`${event.tool}: ${event.refused || event.status}`);
+    if (!ok || open.length) announce(`${event.tool}: ${one.state.textContent}`);
   }
 
   function ask(event) {
@@ -191,6 +202,7 @@ export function trace(root, run) {
       case "autonomous_action": return void call(event).node.querySelector("summary").append(h("span", { class: "flag" }, "without asking"));
       case "progress": return progress(event);
       case "rewound": return rewound(event);
+      case "handed_off": return aside(event, "", `${event.before} hands over to ${event.agent}${event.reason && `: ${event.reason}`}`);
       case "limit_reached": return aside(event, "limit", `${event.last ? "Last turn" : "Limit reached"}: ${event.limit.replaceAll("_", " ")}`);
       case "note": return aside(event, event.alarming ? "failure" : "", event.text);
       case "loop_warning": return aside(event, "limit", `Repetition: ${event.detail || event.rule}`);
@@ -220,7 +232,7 @@ export function trace(root, run) {
     if (!words) return;
     const { list } = groups.get(run);
     const node = placed(h("li", { class: `flow note ${kind === "node_failed" ? "failure" : ""}` }, words), { seq, run });
-    list.insertBefore(node, [...list.children].find((one) => Number(one.dataset.seq) > seq) ?? null);
+    enter(list, node, seq);
   }
 
   let asking = null;
@@ -234,7 +246,8 @@ export function trace(root, run) {
     const used = asking.usage ?? {};
     const tokens = (used.input_tokens ?? 0) + (used.output_tokens ?? 0);
     const told = [duration(asking.ms), `${count(tokens)} tokens`, used.usd ? dollars(used.usd) : ""].filter(Boolean).join(" · ");
-    if (step) step.meta.textContent = `${told} · ${clock(record.at)}`;
+    costs.set(`${run}:${record.seq}`, `${told} · ${clock(record.at)}`);
+    if (step) step.meta.textContent = costs.get(`${run}:${record.seq}`);
     asking = null;
   }
 

@@ -2,7 +2,7 @@
 
 import { get, part, signedIn } from "./api.js";
 import { card, plain, together } from "./card.js";
-import { announce, empty, failed, fill, h, loading } from "./dom.js";
+import { announce, empty, failed, fill, h, loading, toast, view } from "./dom.js";
 import { ago, cut } from "./format.js";
 
 const EVERY = 3000;
@@ -63,8 +63,7 @@ export function approvalsView(main) {
       known.update();
     }
   }
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Approvals"), h("p", { class: "lead" }, "Actions that need your approval, and questions to you.")), list);
-  document.title = "Approvals · taofold";
+  view(main, "Approvals", "Actions that need your approval, and questions to you.", list);
 
   function draw(items, error) {
     if (error) {
@@ -75,6 +74,8 @@ export function approvalsView(main) {
     for (const [id, node] of shown) {
       const held = node.contains(document.activeElement);
       if (items.some((one) => one.id === id) || (held && !node.classList.contains("settled"))) continue;
+      // The card leaves at once, so that no card moves later. Its words stay for some seconds.
+      if (node.classList.contains("settled")) toast(`${node.querySelector("h3").textContent}: ${node.querySelector(".decided").textContent}`);
       node.remove();
       shown.delete(id);
       // Not to the next card, which the same key would decide, too.

@@ -1,0 +1,1 @@
+"""Notebooks: storage, runs, origins, attacks, the commands and the routes."""

@@ -1,0 +1,1 @@
+"""Agent Skills: reading, sources and trust, the tools, the commands."""
