@@ -4,6 +4,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.ready
 JOBS ?= 2
+# How often a failed test is run again: the summary shows each first failure
+RERUNS ?= 0
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --reruns $(RERUNS)
 RUNTIME := tests/agent tests/runtime tests/engine/test_local.py
 # dspy has an environment of its own: it brings 349 MB
 EXTRAS := $(addprefix --extra ,serve mcp langchain otel code postgres dbos restate evidence)
@@ -23,12 +26,12 @@ demo: $(STAMP)
 	$(BIN)/taofold demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not fuzz" --road all
+	$(PYTEST) -m "not fuzz" --road all
 
 # What runs promise, on the other logs: where a test makes a log in memory it gets one of these.
 test-logs: $(STAMP)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --log postgres $(RUNTIME)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --log sqlite $(RUNTIME)
+	$(PYTEST) -q --log postgres $(RUNTIME)
+	$(PYTEST) -q --log sqlite $(RUNTIME)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

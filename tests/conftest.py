@@ -88,7 +88,13 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Each reason for skipping once, with how often: what would have to be installed."""
+    """Prints the failures of tests that passed when run again, and each reason for a skip once."""
+    passed = {report.nodeid for report in terminalreporter.getreports("passed")}
+    for report in terminalreporter.getreports("rerun"):
+        if report.nodeid not in passed:
+            continue
+        terminalreporter.section(f"failed at first: {report.nodeid}", sep="_")
+        terminalreporter.line(report.longreprtext)
     reports = terminalreporter.getreports("skipped")
     reasons = Counter([report.longrepr[2].removeprefix("Skipped: ") for report in reports])
     if reasons:
