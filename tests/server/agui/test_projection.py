@@ -441,3 +441,20 @@ def test_a_patch_makes_one_state_of_the_other(before: Any, after: Any) -> None:
         {"type": "STATE_DELTA", "delta": delta},
     ]
     assert json.dumps(apply(events), sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+async def test_a_report_is_told_only_while_its_call_is_running() -> None:
+    """A report arrives up to a moment later, when the call may have ended."""
+    told = Told(act("look"), finish())
+    await told.run()
+    assert told.result is not None
+    run = told.result.run_id
+    projection = Projection(run, "t", "a")
+    reports: list[tuple[str, Any]] = []
+    list(projection.open())
+    for record in told.seen:
+        list(projection.tell(record))
+        reports += [(record.event, one) for one in projection.report(run, "look", "half")]
+    ((event, report),) = reports
+    assert isinstance(event, e.Started)
+    assert report.value["toolCallId"]

@@ -356,7 +356,7 @@ async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEv
         heard = channel.reports
         while not projection.ended:
             # Taken before the log is read, so that later publications set this event.
-            change = channel.change
+            change, reports, progress = channel.change, channel.reports, channel.progress
             if channel.live:
                 for event in projection.draft(channel.answer, channel.thought):
                     yield event
@@ -365,8 +365,9 @@ async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEv
                 yield event
             if projection.ended:
                 return
-            if channel.reports != heard and (progress := channel.progress) is not None:
-                heard = channel.reports
+            # A report taken before the log was read comes after the start of its call.
+            if reports != heard and progress is not None:
+                heard = reports
                 for event in projection.report(
                     progress.run, progress.tool, progress.text[:LONGEST_REPORT]
                 ):

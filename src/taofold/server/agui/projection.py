@@ -118,11 +118,13 @@ class Projection:
         yield ag.TextMessageContentEvent(message_id=self._message, delta=text[sent:])
 
     def report(self, run: str, tool: str, text: str) -> Iterator[ag.BaseEvent]:
-        """Yields a tool's progress report. It is not in the log."""
+        """Yields a tool's progress report, while the call is running. It is not in the log."""
         if self.ended or (run != self.run and run not in self._children):
             return
         value = {"tool": tool, "text": text}
         calls = self._working(run, tool)
+        if not calls:  # reports are delayed, and the result has been sent
+            return
         if len(calls) == 1:  # with several calls the reporting one is unknown
             value["toolCallId"] = calls[0]
         yield self._of(run, ag.CustomEvent(name="progress", value=value))
