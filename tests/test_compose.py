@@ -4,6 +4,7 @@
 those of a test. Passwords are not checked, because the server trusts every client of its socket.
 """
 
+import inspect
 import json
 import os
 import re
@@ -22,6 +23,8 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from taofold.cli.serve import commands
+from taofold.server.uvicorn_server import STOP_S
 from tests import postgres
 from tests.ports import PATIENCE, free_port
 
@@ -153,9 +156,12 @@ def test_the_services_work_together(composition: Composition) -> None:
     until(lambda: ask(port, f"/runs/{run['id']}", token.strip())[1]["status"] == "finished")
     for process in (server, *workers):
         process.send_signal(signal.SIGTERM)
-    grace = int(composition.services["server"]["stop_grace_period"].removesuffix("s"))
+    worker = inspect.signature(commands.work).parameters["stop_seconds"].default
+    for name in ("server", "worker"):
+        grace = int(composition.services[name]["stop_grace_period"].removesuffix("s"))
+        assert grace > worker + STOP_S
     for process in (server, *workers):
-        process.communicate(timeout=grace)
+        process.communicate(timeout=PATIENCE)
     installed = (composition.folder / "installed").read_text().split("\n")
     assert set(installed) == {"install -q taofold[serve,postgres]", ""}
 

@@ -101,7 +101,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script = folder / "real.py"
     script.write_text(REAL)
     env = {"PYTHONPATH": str(ROOT / "src"), "HOME": str(folder), **QUIET}
-    done = environment.run(script, env=env, timeout=180, cwd=folder)
+    done = environment.run(script, env=env, cwd=folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,6 +1,7 @@
 """Faults of queues: timeouts, lost tickets, lost workflows, unavailability."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -95,6 +96,12 @@ async def finished(log: Log, run: str) -> None:
             await asyncio.sleep(0.02)
 
 
+async def ended(thread: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while thread in [each.name for each in threading.enumerate()]:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.02)
+
+
 async def test_a_workflow_that_a_dead_process_took_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -109,11 +116,11 @@ async def test_a_workflow_that_a_dead_process_took_is_replaced(
     agent: Agent[Any, Any] = Agent(ScriptedModel(["Oslo."]), log=log)
     async with engine("dbos", log, agent) as made:
         dispatcher: Any = made._dispatcher  # type: ignore[attr-defined]
-        await dispatcher.pause()  # no worker takes a ticket submitted now
-        await asyncio.sleep(1.5)
+        queue = dispatcher._queue
+        await dispatcher.pause()
+        await ended(f"queue-worker-{queue}")  # no worker takes a ticket submitted now
         await agent.begin("The capital of Norway?", run_id="r")
         await made.wake("r")
-        queue = dispatcher._queue
     taken = server.execute(
         "update taofold_dbos.workflow_status set status = 'PENDING', executor_id = 'dead', "
         "started_at_epoch_ms = (extract(epoch from now()) * 1000)::bigint "

@@ -3,6 +3,7 @@
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -18,6 +19,8 @@ class Proxy:
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, Path(tempfile.mkdtemp(prefix="cut"))
         self.cuts = 0
+        self.on_connection: Callable[[], None] = lambda: None
+        """Called for each new connection, before it carries anything."""
         self._cut = threading.Event()
         self._made, self._dead = 0, 0
         self._broken = threading.Event()
@@ -61,6 +64,7 @@ class Proxy:
             if not wait([self._listener], 0.05):
                 continue
             client, _ = self._listener.accept()
+            self.on_connection()
             server = socket.socket(socket.AF_UNIX)
             server.connect(str(self.root / NAME))
             thread = threading.Thread(target=self._carry, args=(client, server))

@@ -16,6 +16,7 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import load
 from tests.loop import worker
 from tests.loop.worker import LOOP, USD
+from tests.ports import PATIENCE
 
 pytestmark = pytest.mark.crash
 
@@ -27,7 +28,7 @@ def live(folder: Path, story: str, at: int) -> int:
     """Runs one process to its end. Returns its exit code: -9 if it was killed."""
     process = NURSERY.Process(target=worker.main, args=(str(folder), story, at))
     process.start()
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode is not None, "the worker hangs"
     return process.exitcode
 

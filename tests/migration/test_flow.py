@@ -72,7 +72,7 @@ def test_the_edge_agent_runs_its_flow(tmp_path: Path) -> None:
         done = subprocess.run(
             [tea(), "run", "choose.yaml", "--input", json.dumps({"question": QUESTION})],
             env=environments.scrubbed({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": address}),
-            cwd=tmp_path, text=True, capture_output=True, timeout=120, check=False,
+            cwd=tmp_path, text=True, capture_output=True, timeout=600, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f'"content": {json.dumps(REPLIES[1])}' in done.stdout

@@ -13,6 +13,7 @@ from taofold.core.errors import ModelError
 from taofold.core.values import Profile, Reply, ToolCall
 from taofold.reason import cot, react
 from taofold.testing.models import FunctionModel, ScriptedModel
+from tests.deadlines import LoopClock
 
 pytestmark = pytest.mark.anyio
 
@@ -177,16 +178,19 @@ async def test_a_model_that_hangs_beyond_the_time_limit_is_a_timeout_in_the_trac
 ) -> None:
     """The run stops: nothing could be called any more."""
 
+    clock = LoopClock()
+
     async def hang(_: Any) -> str:
+        clock.jump(900)
         await asyncio.Event().wait()
         return ""
 
-    done = await primitive("g", model=FunctionModel(hang), limits=Limits(seconds=0.1))
+    done = await primitive("g", model=FunctionModel(hang), limits=Limits(seconds=600))
     assert (done.success, done.stop_reason) == (False, "max_seconds")
     (entry,) = [one for one in done.trace if one["status"] == "timeout"]
     assert (entry["type"], entry["name"]) == ("limit", "seconds")
     assert done.trace[0]["status"] == "limited"
-    assert "0.1 seconds" in done.variables["reasoning_error"]
+    assert "600 seconds" in done.variables["reasoning_error"]
 
 
 @pytest.mark.scenario("TEA-28")

@@ -67,7 +67,7 @@ method, url, token, body = sys.argv[1:]
 request = urllib.request.Request(url, body.encode() or None, method=method)
 request.add_header("Authorization", "Bearer " + token)
 request.add_header("Content-Type", "application/json")
-with urllib.request.urlopen(request, timeout=60) as answer:
+with urllib.request.urlopen(request, timeout=300) as answer:
     for line in answer:
         sys.stdout.write(line.decode())
         sys.stdout.flush()

@@ -331,7 +331,7 @@ async def test_leaving_cancels_a_run_only_if_that_was_asked_for(tmp_path: Path) 
 async def test_who_comes_back_within_the_grace_keeps_the_run(tmp_path: Path) -> None:
     bench = Bench()
     bench.gate.clear()
-    settings = Settings(look_s=0.02, tail_s=0.01, grace_s=5)
+    settings = Settings(look_s=0.02, tail_s=0.01, grace_s=15)
     agent = bench.agent(act("wait", "slow"), finish())
     async with serving(agent, tmp_path / "r.db", settings=settings) as client:
         run = await client.start()

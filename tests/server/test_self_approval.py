@@ -41,7 +41,7 @@ def call(method, path, secret, body=None):
         headers["Authorization"] = "Bearer " + secret
     request = urllib.request.Request(url + path, data, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, {}

@@ -214,7 +214,7 @@ def test_edits_of_one_file_by_two_processes_are_both_kept(root: Path) -> None:
         assert writer.stdin is not None
         writer.stdin.write("go\n")
         writer.stdin.flush()
-    assert [writer.communicate(timeout=120)[1] for writer in writers] == [None, None]
+    assert [writer.communicate(timeout=600)[1] for writer in writers] == [None, None]
     assert [writer.returncode for writer in writers] == [0, 0]
     lines = (root / "both.txt").read_text().split("\n")
     assert [line for line in lines if not line.endswith(" done;")] == []

@@ -269,17 +269,20 @@ async def spent(log: Any) -> Any:
 
 
 @pytest.mark.usefixtures("programs")
-@pytest.mark.parametrize("end", ["sys.exit(1)", "import time; time.sleep(60)"])
+@pytest.mark.parametrize("end", ["sys.exit(1)", "import time; time.sleep(600)"])
 async def test_a_program_that_fails_or_is_cut_off_is_charged(
     root: Path, programs: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mutant: its usage counts with its answer only."""
     monkeypatch.setattr(agent, "why_not", lambda: "no bubblewrap")
     installed(programs, "claude", PAID + end)
-    log = MemoryLog()
-    chosen = allowed("claude", root).replace(log=log, limits=Limits(steps=3, seconds=10))
-    result = await chosen.run("x")
-    assert not result.success
+    for seconds in (5.0, 20.0, 80.0):  # a busy machine may start the program after the first
+        log = MemoryLog()
+        chosen = allowed("claude", root).replace(log=log, limits=Limits(steps=3, seconds=seconds))
+        result = await chosen.run("x")
+        assert not result.success
+        if result.usage.tokens:
+            break
     assert result.usage == Usage(9000, 100, usd=0.25)
     assert await spent(log) == Spending(9100, 0, 250_000_000)
 

@@ -116,7 +116,7 @@ async def test_every_model_call_of_a_teleprompter_is_in_the_log(told):
 
 def script(folder: Path, verb: str, **env: str) -> subprocess.CompletedProcess[str]:
     return environments.needs("dspy").run(
-        HERE / "people.py", verb, folder, env=settings(folder, **env), timeout=120, cwd=folder
+        HERE / "people.py", verb, folder, env=settings(folder, **env), cwd=folder
     )
 
 
@@ -150,9 +150,7 @@ def test_a_killed_compilation_goes_on_where_it_was(tmp_path):
 def parity(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Each teleprompter with plain DSPy and through us, on the same scripted model."""
     folder = tmp_path_factory.mktemp("parity")
-    ran = environments.needs("dspy").run(
-        HERE / "parity.py", env=settings(folder), timeout=400, cwd=folder
-    )
+    ran = environments.needs("dspy").run(HERE / "parity.py", env=settings(folder), cwd=folder)
     assert ran.returncode == 0, ran.stderr
     return {one["row"]: one for one in map(json.loads, ran.stdout.splitlines())}
 
@@ -179,9 +177,7 @@ def test_a_teleprompter_finds_what_it_finds_with_plain_dspy_at_the_same_cost(par
 
 
 def test_signature_classes_awkward_names_images_and_other_threads(tmp_path):
-    ran = environments.needs("dspy").run(
-        HERE / "classes.py", env=settings(tmp_path), timeout=120, cwd=tmp_path
-    )
+    ran = environments.needs("dspy").run(HERE / "classes.py", env=settings(tmp_path), cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     *printed, last = ran.stdout.splitlines()
     told = json.loads(last)

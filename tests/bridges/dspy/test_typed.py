@@ -21,7 +21,7 @@ def test_random_weights_fill_a_typed_signature_under_either_adapter(tmp_path: Pa
     environment = environments.needs("dspy")
     with serving("random") as url:
         env = settings(tmp_path, NO_PROXY="127.0.0.1", no_proxy="127.0.0.1")
-        ran = environment.run(HERE / "typed.py", url, KEY, env=env, timeout=120, cwd=tmp_path)
+        ran = environment.run(HERE / "typed.py", url, KEY, env=env, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
     assert [one["adapter"] for one in told] == ["json", "taofold"]

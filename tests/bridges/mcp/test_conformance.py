@@ -91,7 +91,7 @@ _TOTAL = re.compile(r"Passed: (\d+)/(\d+), (\d+) failed")
 
 
 def checked(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     said = _COLOURS.sub("", done.stdout + done.stderr)
     found = _TOTAL.search(said)
     assert found is not None, said
@@ -113,7 +113,7 @@ def test_our_bridge_signs_in_as_the_specification_says(scenario: str) -> None:
     command = f"{sys.executable} {SCRIPTS / 'client.py'}"
     suite = servers.needs().conformance
     words = [*suite, "client", "--command", command, "--scenario", scenario]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     found = _TOTAL.search(_COLOURS.sub("", done.stdout + done.stderr))
     # Some want the client to fail, so its own exit does not count.
     assert found is not None, done.stdout
@@ -138,7 +138,7 @@ def url() -> Iterator[str]:
 def test_our_server_is_a_good_server(url: str) -> None:
     """Every scenario that there is, in one go: starting the suite takes longer than a scenario."""
     words = [*servers.needs().conformance, "server", "--url", url, "--suite", "all"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     said = _COLOURS.sub("", done.stdout + done.stderr)
     found = {name: (int(good), int(bad)) for name, good, bad in _SCENARIO.findall(said)}
     wrong = {name: found.get(name) for name in SERVER if not passed(found.get(name))}

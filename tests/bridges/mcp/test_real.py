@@ -228,7 +228,7 @@ async def test_a_server_that_talks_nonsense_or_ends_is_said_to(tmp_path: Path) -
 
 
 async def test_an_address_where_nobody_is_is_given_up() -> None:
-    server = McpServer.http("http://127.0.0.1:9/mcp", connect_timeout=3, pins=False)
+    server = McpServer.http("http://127.0.0.1:9/mcp", connect_timeout=PATIENCE, pins=False)
     with pytest.raises(ConfigError, match="cannot be reached"):
         async with asyncio.timeout(PATIENCE):
             await server.open()
@@ -256,7 +256,7 @@ async def test_a_definition_that_changes_between_two_processes_is_asked_about(
 def life(*words: str) -> Any:
     done = subprocess.run(
         [sys.executable, str(SCRIPTS / "live.py"), *words],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

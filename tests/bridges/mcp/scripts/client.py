@@ -92,7 +92,7 @@ async def credentials(url: str, scenario: str) -> OAuth | None:
     )
     if machine:
         return replace(oauth, grant="client_credentials")
-    await sign_in(ServerAddress("http", url=url, oauth=oauth), Browser(), seconds=120)
+    await sign_in(ServerAddress("http", url=url, oauth=oauth), Browser(), seconds=300)
     return oauth
 
 
@@ -101,7 +101,7 @@ async def main(url: str) -> int:
     oauth = await credentials(url, os.environ.get("MCP_CONFORMANCE_SCENARIO", ""))
     with tempfile.TemporaryDirectory() as folder:
         server = McpServer.http(
-            url, name="server", trust=True, pins=Path(folder), timeout=25, oauth=oauth
+            url, name="server", trust=True, pins=Path(folder), timeout=180, oauth=oauth
         )
         async with server:
             wanted = iter(calls(server))

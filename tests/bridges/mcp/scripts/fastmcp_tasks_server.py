@@ -38,6 +38,20 @@ async def work(seconds: float, text: str) -> dict[str, str]:
 
 
 @server.tool(task=True)
+async def hold(text: str) -> dict[str, str]:
+    """Work until the test creates the file `free`."""
+    noted("calls", text)
+    try:
+        while not (FOLDER / "free").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.05)
+    except asyncio.CancelledError:
+        noted("cancelled", text)
+        raise
+    noted("ended", text)
+    return {"done": text}
+
+
+@server.tool(task=True)
 async def fail(text: str) -> str:
     """Fail after a while."""
     await asyncio.sleep(0.1)

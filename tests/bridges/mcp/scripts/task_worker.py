@@ -12,7 +12,7 @@ from taofold.log.sqlite.log import SqliteLog
 
 async def main(url: str, file: str) -> None:
     server = McpServer.http(url, name="s", pins=False)
-    model = Memo([act("s_work", seconds=20, text="once"), finish()])
+    model = Memo([act("s_hold", text="once"), finish()])
     agent = Agent(model, tools=[server], log=SqliteLog(file), approve="all")
     await agent.run("work", run_id="r")
 
