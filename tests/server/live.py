@@ -20,6 +20,8 @@ from taofold.server.uvicorn_server import server_for
 QUICK = Settings(look_s=0.02, tail_s=0.01, grace_s=0.05, stop_s=1.0)
 PATIENCE = 180.0
 """Seconds after which what does not happen on a busy machine has failed."""
+POLL_S = 0.02
+"""A server refuses more than 100 requests a second from one principal."""
 TERMINAL = {"finished", "limited", "failed", "cancelled"}
 
 
@@ -68,7 +70,7 @@ class Client:
                 found = (await self.get(f"/runs/{run}")).json()
                 if found["status"] in (statuses or TERMINAL):
                     return found
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(POLL_S)
 
     async def asked(self, run: str, count: int) -> list[dict[str, Any]]:
         """Returns the questions of the run once there are `count`.
@@ -81,7 +83,7 @@ class Client:
                 found = (await self.get("/approvals", params={"run": run})).json()["items"]
                 if len(found) == count:
                     return list(found)
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(POLL_S)
 
     async def pending(self, run: str, other: str = "") -> dict[str, Any]:
         """Returns the one question of the waiting run, different from `other`."""
@@ -91,7 +93,7 @@ class Client:
                 if found and found[0]["id"] != other:
                     (one,) = found
                     return one
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(POLL_S)
 
     async def events(
         self,
