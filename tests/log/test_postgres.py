@@ -43,7 +43,7 @@ ALL = [
     one for one in contracts(persistent=True)
     if one is not log_disk.c36_what_was_asked_to_be_on_disk_survives_a_power_cut
 ]  # fmt: skip
-LONG_MS = 600_000
+LONG_MS = 50_000
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ async def test_a_span_made_inside_a_tool_is_a_child_of_its_call(look) -> None:
     log = otel.traced("memory", exporter=kept)
     model = ScriptedModel([act(look.name), finish("done")])
     assert (await Agent(model, tools=[look], log=log).run("go")).success
-    assert await log.flush()
+    assert await log.flush(180)
     inside, outside = kept.spans["db.query"], kept.spans[f"execute_tool {look.name}"]
     assert inside.parent is not None
     assert inside.parent.span_id == outside.context.span_id
@@ -59,6 +59,6 @@ async def test_flush_waits_for_what_was_recorded_and_says_if_it_was_not_sent() -
     kept = Kept()
     log = otel.traced("memory", exporter=kept)
     await Agent(ScriptedModel([finish("done")]), log=log).run("go")
-    assert await log.flush()
+    assert await log.flush(180)
     assert any(name.startswith("invoke_agent") for name in kept.spans)
     await log.close()

@@ -254,7 +254,7 @@ async def test_a_configured_log_shows_each_failure_once(monkeypatch, caplog):
         log = with_traces(MemoryLog(), "otlp")
         for _ in range(2):
             assert (await calculator(log=log, approve="all").run("add")).success
-            assert await log.flush()
+            assert await log.flush(180)
         await log.close()
     assert len(server.requests) == 2
     assert caplog.text.count("401") == 1

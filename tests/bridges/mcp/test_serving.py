@@ -198,13 +198,12 @@ async def test_a_typed_answer_is_a_structured_result_as_its_schema_promises(
 @MODES
 async def test_who_lost_the_answer_gets_it_by_the_name_in_the_first_message(mode: str) -> None:
     """A client that times out: the call is cancelled, the run goes on where it was."""
-    log, runs = MemoryLog(), list[str]()
-    working, free = asyncio.Event(), asyncio.Event()
+    log, runs, attempts = MemoryLog(), list[str](), 0
+    free = asyncio.Event()
 
-    @tool(effect="read")
+    @tool(effect="read", timeout=600)
     async def long() -> str:
         """Take long."""
-        working.set()
         await free.wait()
         return "done at last"
 
@@ -213,14 +212,17 @@ async def test_who_lost_the_answer_gets_it_by_the_name_in_the_first_message(mode
 
     server = make_server(Offers.of([], [long], log=log))
     async with Client(server, mode=mode) as client:
-        with pytest.raises(MCPError, match=r"Timed out|timed out"):
-            await client.call_tool("long", {}, read_timeout_seconds=5, progress_callback=progress)
-        await working.wait()
+        while not runs:  # on a busy machine the first message may come after the timeout
+            attempts += 1
+            with pytest.raises(MCPError, match=r"Timed out|timed out"):
+                await client.call_tool(
+                    "long", {}, read_timeout_seconds=2 * attempts, progress_callback=progress
+                )
         free.set()
         result = await client.call_tool("resume_run", {"run_id": runs[0]})
         assert words(result) == "done at last"
         assert words(await client.call_tool("resume_run", {"run_id": runs[0]})) == "done at last"
-    assert len(await log.rows()) == 1
+    assert len(await log.rows()) == attempts
 
 
 @MODES
