@@ -139,7 +139,7 @@ async def test_a_wrong_expression_is_explained(tools: Toolset) -> None:
 
 def test_an_exponential_expression_is_stopped_in_time() -> None:
     with pytest.raises(Unmatched, match="more than"):
-        matching(r"(a+)+$", ["a" * 60 + "b"], ignore_case=False, most=1, seconds=0.5)
+        matching(r"(a+)+$", ["a" * 60 + "b"], ignore_case=False, most=1, seconds=1)
 
 
 async def test_write_file_creates_replaces_and_tells_the_difference(
@@ -322,3 +322,14 @@ async def test_a_name_in_a_listing_shows_what_it_hides(tools: Toolset, root: Pat
     found = await use(tools, "search", pattern="needle")
     for shown in (str(listed.value), str(found.value)):
         assert "evil␊name\\u{202e}.txt" in shown
+
+
+def test_a_process_that_begins_late_has_its_time_to_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: the time limit counts seconds of the clock. A busy machine begins a process late."""
+    run = subprocess.run
+
+    def late(words: list[str], **options: Any) -> Any:
+        return run(["sh", "-c", 'sleep 1.5; exec "$@"', "sh", *words], **options)
+
+    monkeypatch.setattr(subprocess, "run", late)
+    assert matching("b+", ["abc"], ignore_case=False, most=1, seconds=1) == [[0]]

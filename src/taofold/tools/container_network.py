@@ -41,7 +41,7 @@ wait "$helper"
 _HELD: Final = 'printf . >"$1"; read -r _ <"$2"; shift 2; exec "$@"'
 _NS_GET_USERNS: Final = 0xB701
 """ioctl_ns(2)."""
-_START_SECONDS: Final = 10.0
+_START_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.005
 _PORTS: Final = range(1, 65536)
 

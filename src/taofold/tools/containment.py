@@ -200,8 +200,8 @@ _NETWORK_ETC: Final = ("resolv.conf", "hosts", "nsswitch.conf", "services", "pro
 HOME: Final = "/tmp/home"
 """The home directory inside the container, in its own /tmp."""
 _NONE: Final = "/dev/null/bwrap"
-_PROBE_SECONDS: Final = 10
-_END_SECONDS: Final = 5.0
+_PROBE_SECONDS: Final = 60
+_END_SECONDS: Final = 30.0
 Inside: TypeAlias = tuple[list[str], list[str], tuple[int, ...]]
 """Options for bubblewrap, arguments before the command, descriptors to inherit."""
 

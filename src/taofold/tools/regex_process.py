@@ -7,13 +7,16 @@ file, run as a script, is the process. It reads a request from stdin and imports
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-SECONDS: Final = 5.0
-"""Maximum seconds of a search, for all texts together."""
+SECONDS: Final = 5
+"""Maximum CPU seconds of a search, for all texts together."""
+_WAIT_SECONDS: Final = 120.0
+"""Maximum seconds for a search on a busy machine."""
 
 Hits: TypeAlias = list[list[int]]
 """For each text the indexes of the matching lines."""
@@ -24,31 +27,35 @@ class Unmatched(ValueError):
 
 
 def matching(
-    pattern: str, texts: Sequence[str], *, ignore_case: bool, most: int, seconds: float = SECONDS
+    pattern: str, texts: Sequence[str], *, ignore_case: bool, most: int, seconds: int = SECONDS
 ) -> Hits:
     """Returns the lines of `texts` in which `pattern` is found, at most `most` in total.
 
     Raises:
-        Unmatched: The pattern is not a regular expression, or needs more than `seconds`.
+        Unmatched: The pattern is not a regular expression, or needs more than `seconds` of CPU
+            time.
     """
     request = json.dumps([pattern, ignore_case, most, list(texts)])
+    too_slow = Unmatched(
+        f"the regular expression {pattern!r} needs more than {seconds:g} s; "
+        "simplify it, or search fewer files with glob"
+    )
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", __file__],
+            [sys.executable, "-I", "-S", __file__, str(seconds)],
             # Through standard input, because arguments are limited in length and visible to other
             # users.
             input=request,
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=_WAIT_SECONDS,
             env={},
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Unmatched(
-            f"the regular expression {pattern!r} needs more than {seconds:g} s; "
-            "simplify it, or search fewer files with glob"
-        ) from None
+        raise too_slow from None
+    if done.returncode == -signal.SIGXCPU:
+        raise too_slow
     if done.returncode:
         raise Unmatched(f"the search ended with code {done.returncode}; simplify the expression")
     answer: Hits | str = json.loads(done.stdout)
@@ -74,4 +81,9 @@ def _child() -> None:
 
 
 if __name__ == "__main__":
+    import resource  # not on Windows, where this module must be importable
+
+    limit = int(sys.argv[1])
+    # CPU time: on a busy machine a process may wait for seconds before it begins.
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
     _child()
