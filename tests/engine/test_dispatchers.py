@@ -98,7 +98,7 @@ async def finished(log: Log, run: str) -> None:
 
 async def ended(thread: str) -> None:
     async with asyncio.timeout(PATIENCE):
-        while thread in [each.name for each in threading.enumerate()]:  # noqa: ASYNC110 - no event tells
+        while thread in [each.name for each in threading.enumerate()]:  # noqa: ASYNC110 - polled
             await asyncio.sleep(0.02)
 
 

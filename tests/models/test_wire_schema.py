@@ -309,6 +309,8 @@ ODD_NODES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"type": "array", "items": True, "minItems": 1.5}, {"type": "array", "items": {}}),
     ({"type": "array", "items": False, "uniqueItems": "true"}, {"type": "array", "items": {}}),
     ({"examples": "5", "readOnly": "no", "$anchor": 5}, {}),
+    ({"$anchor": "3", "$dynamicAnchor": "a b"}, {}),
+    ({"$anchor": "a-3", "$dynamicAnchor": "_b.c"}, {"$anchor": "a-3", "$dynamicAnchor": "_b.c"}),
     ({"$ref": "#/properties/a~1b"}, {}),
     ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, {"exclusiveMinimum": 1}),
 ]

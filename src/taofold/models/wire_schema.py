@@ -327,10 +327,15 @@ def _is_text(value: JSON) -> bool:
     return isinstance(value, str)
 
 
+def _is_anchor(value: JSON) -> bool:
+    return isinstance(value, str) and _ANCHOR.fullmatch(value) is not None
+
+
 def _is_flag(value: JSON) -> bool:
     return isinstance(value, bool)
 
 
+_ANCHOR: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 _COUNTS: Final = ("Length", "Items", "Properties", "Contains")
 _VALUES: Final[Mapping[str, Callable[[JSON], bool]]] = {
     **{f"{bound}{what}": _is_count for bound in ("min", "max") for what in _COUNTS},
@@ -343,7 +348,8 @@ _VALUES: Final[Mapping[str, Callable[[JSON], bool]]] = {
     **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _is_flag),
     **dict.fromkeys(("title", "description", "pattern", "format", "$comment"), _is_text),
     **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),
-    **dict.fromkeys(("$anchor", "$dynamicAnchor", "$dynamicRef"), _is_text),
+    **dict.fromkeys(("$anchor", "$dynamicAnchor"), _is_anchor),
+    "$dynamicRef": _is_text,
     "examples": is_sequence,
     "dependentRequired": is_object,
 }
