@@ -4,6 +4,8 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +19,22 @@ from taofold.log.log import RunRow
 from taofold.log.sqlite import origin
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.sqlite.open import copy_to
+
+REPLACING = """
+import sys
+from pathlib import Path
+from taofold.log.sqlite.origin import mark_wal
+
+wal, first = Path(sys.argv[1]), True
+while True:
+    wal.touch()
+    mark_wal(wal)
+    wal.write_bytes(b"x")
+    if first:
+        print(flush=True)
+    first = False
+    wal.unlink()
+"""
 
 
 def opened(path: Path, *, adopt: bool = False) -> int:
@@ -231,6 +249,24 @@ def test_a_journal_that_came_with_a_project_changes_no_log(tmp_path: Path, place
     Path(f"{path}-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
     with pytest.raises(Incompatible, match="journal' was not written"):
         opened(path)
+
+
+def test_a_journal_that_others_remove_and_create_meanwhile_is_ours(tmp_path: Path) -> None:
+    """Mutant: the file is looked at several times, as if it were one file."""
+    wal = tmp_path / "log.db-wal"
+    program = [sys.executable, "-c", REPLACING, str(wal)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        try:
+            for _ in range(60_000):
+                assert origin.wal_is_ours(wal)
+        finally:
+            other.kill()
+    wal.unlink(missing_ok=True)
+    wal.write_bytes(b"x")
+    if origin._keeps_attributes(wal):
+        assert not origin.wal_is_ours(wal)
 
 
 def test_a_journal_that_a_killed_process_left_is_ours(tmp_path: Path) -> None:

@@ -289,7 +289,9 @@ def _refuse_planted_journals(path: Path) -> None:
     wal, journal = (path.with_name(path.name + end) for end in ("-wal", "-journal"))
     # A log has a rollback journal only while its first page is written.
     has_content = path.stat().st_size > _PAGE_BYTES
-    planted = has_content and journal.exists() and journal.stat().st_size > 0
+    planted = False
+    with suppress(FileNotFoundError):  # another process may remove it at any moment
+        planted = has_content and journal.stat().st_size > 0
     for file, refused in ((wal, not wal_is_ours(wal)), (journal, planted)):
         if refused:
             raise Incompatible(

@@ -32,6 +32,8 @@ KEY_FILE: Final = "logs/key"
 """The file of the secret, in the user's state folder: 32 random bytes, alone in its folder."""
 _SECRET_BYTES: Final = 32
 _ATTRIBUTE: Final = "user.taofold"
+_LOOKS: Final = 1000
+"""How often a -wal file is looked at while other processes change it."""
 
 
 def ours(path: Path, noted: Mapping[str, str]) -> bool:
@@ -71,11 +73,27 @@ def mark_wal(path: Path) -> None:
 
 
 def wal_is_ours(path: Path) -> bool:
-    """Returns whether the -wal file was written here: it is empty, or has our mark."""
-    if not path.exists() or path.stat().st_size == 0:
-        return True
-    # On a file system without attributes no -wal file can have a mark.
-    return _attribute(path) == _mark(path, "") or not _keeps_attributes(path)
+    """Returns whether the -wal file was written here: it is absent, empty, or has our mark.
+
+    Another process may remove, create and write the file at any moment. So a missing mark counts
+    only if the file was the same before and after.
+    """
+    with suppress(FileNotFoundError):
+        for _ in range(_LOOKS):
+            before = path.stat()
+            if before.st_size == 0:
+                return True
+            if _attribute(path) == _mark(path, ""):
+                return True
+            if _version(path.stat()) == _version(before):
+                # On a file system without attributes no -wal file can have a mark.
+                return not _keeps_attributes(path)
+        return False
+    return True
+
+
+def _version(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def _secret(*, make: bool) -> bytes:
