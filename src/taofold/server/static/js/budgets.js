@@ -5,6 +5,7 @@ import { meter } from "./charts.js";
 import { empty, h, loading, toast, view } from "./dom.js";
 import { count, dollars, percent, visible } from "./format.js";
 import { fresh } from "./loops.js";
+import { again } from "./place.js";
 
 export function budgetsView(main) {
   const list = h("div", {}, loading("budgets"));
@@ -35,10 +36,11 @@ function lift(one) {
   const reason = h("input", { name: "reason", autocomplete: "off" });
   const send = async (event) => {
     event.preventDefault();
+    const show = again();
     try {
       await post("/budgets/lift", { name: one.name, scope: one.scope, reason: reason.value });
       toast("Lifted: the amount may be spent once more in this period.");
-      dispatchEvent(new HashChangeEvent("hashchange"));
+      show();
     } catch (error) {
       wrong.textContent = error.message;
     }

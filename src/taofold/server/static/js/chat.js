@@ -1,7 +1,7 @@
 /** A session as a conversation: each run is a turn, and a new message begins the next run. */
 
 import { get, part, post } from "./api.js";
-import { announce, empty, failed, fill, h, loading, view } from "./dom.js";
+import { announce, empty, failed, fill, h, loading, turns, view } from "./dom.js";
 import { ago, dollars } from "./format.js";
 import { ENDED } from "./live.js";
 import { markdown } from "./markdown.js";
@@ -30,10 +30,10 @@ export function sessionsView(main) {
 }
 
 export function sessionView(main, name) {
-  let left = false;
+  const turn = turns();
   let agent = "";
   let timer = 0;
-  const turns = new Map();
+  const drawn = new Map();
   const talk = h("ol", { class: "talk", "aria-label": "Conversation" }, h("li", {}, loading("the conversation")));
   const text = h("textarea", { id: "message", rows: 2, maxlength: 20000, required: true, placeholder: "Write to the agent" });
   const wrong = h("p", { class: "wrong", role: "alert" });
@@ -47,27 +47,29 @@ export function sessionView(main, name) {
 
   async function load() {
     clearTimeout(timer);
+    const mine = turn();
     try {
       const { items } = await get(`/runs?session=${part(name)}&limit=50`);
-      if (left) return;
+      if (!mine()) return;
       const runs = items.filter((run) => !run.parent).reverse();
       agent = runs.at(-1)?.agent ?? agent;
-      if (!turns.size) talk.replaceChildren();
-      for (const run of runs) await draw(run);
+      if (!drawn.size) talk.replaceChildren();
+      for (const run of runs) await draw(run, mine);
+      if (!mine()) return;
       if (!runs.length) fill(talk, h("li", { class: "lead" }, "No messages yet."));
-      if (!left && runs.some((run) => !ENDED.includes(run.status))) timer = setTimeout(load, EVERY);
+      if (runs.some((run) => !ENDED.includes(run.status))) timer = setTimeout(load, EVERY);
     } catch (error) {
-      if (!left) wrong.textContent = error.message;
+      if (mine()) wrong.textContent = error.message;
     }
   }
 
-  async function draw(run) {
-    const known = turns.get(run.id);
+  async function draw(run, mine) {
+    const known = drawn.get(run.id);
     const sign = `${run.status}:${run.waiting_for}`;
     if (known?.sign === sign) return;
     const ended = ENDED.includes(run.status);
     const detail = ended ? await get(`/runs/${part(run.id)}`) : run;
-    if (left) return;
+    if (!mine()) return;
     const reply = !ended ? h("p", { class: "lead", role: "status" }, run.waiting_for ? "It waits for you: " : "At work …")
       : typeof detail.output === "string" ? h("div", { class: "md" }, markdown(detail.output)) : h("p", {}, detail.error || JSON.stringify(detail.output) || run.status);
     const more = h("a", { href: `#/runs/${part(run.id)}` }, run.waiting_for ? "open its question" : "steps of this run");
@@ -75,19 +77,20 @@ export function sessionView(main, name) {
       h("div", { class: "its" }, h("span", { class: "unseen" }, `${run.agent || "agent"}: `), reply, h("p", { class: "by" }, more, ended && ` · ${dollars(detail.usd)} · ${ago(run.created_at)}`)));
     if (known) known.node.replaceWith(node);
     else talk.append(node);
-    turns.set(run.id, { node, sign });
+    drawn.set(run.id, { node, sign });
     if (known && ended) announce(`Answer: ${String(detail.output ?? detail.error).slice(0, 200)}`);
     node.scrollIntoView({ block: "nearest" });
   }
 
   async function say(event) {
     event.preventDefault();
-    if (!text.value.trim()) return;
+    const goal = text.value;
+    if (!goal.trim()) return;
     send.disabled = true;
     wrong.textContent = "";
     try {
-      await post("/runs", { goal: text.value, session: name, ...(agent ? { agent } : {}) });
-      text.value = "";
+      await post("/runs", { goal, session: name, ...(agent ? { agent } : {}) });
+      if (text.value === goal) text.value = "";
       await load();
     } catch (error) {
       wrong.textContent = error.code === "session_busy" ? "The agent is still working on your last message." : error.message;
@@ -98,7 +101,7 @@ export function sessionView(main, name) {
 
   load();
   return () => {
-    left = true;
+    turn();
     clearTimeout(timer);
   };
 }

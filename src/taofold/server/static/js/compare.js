@@ -35,7 +35,8 @@ export function compareView(main, first, second) {
         ...[first, second].map(async (id) => ({ run: await get(`/runs/${part(id)}`), state: await get(`/runs/${part(id)}/state`) })),
         get(`/runs/${part(first)}/files?other=${part(second)}`),
       ]);
-      if (!left) fill(main, ...draw([one, two]), filesOf(files));
+      if (left) return;
+      fill(main, ...draw([one, two]), filesOf(files));
       document.title = "Two runs · taofold";
     } catch (error) {
       if (!left) fill(main, failed(error, load));

@@ -18,11 +18,49 @@ export function s(tag, props = {}, ...children) {
 function dressed(node, props, children) {
   for (const [name, value] of Object.entries(props)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), single(value));
     else node.setAttribute(name, value === true ? "" : String(value));
   }
   node.append(...children.flat(Infinity).filter((one) => (one ?? false) !== false).map((one) => (typeof one === "string" && node.localName !== "textarea" ? prose(one) : one)));
   return node;
+}
+
+/** Returns `action` that does nothing, also for a form, while its previous call is not finished. */
+export function single(action) {
+  let busy = false;
+  return (event) => {
+    if (busy) return event?.preventDefault?.();
+    const done = action(event);
+    if (done instanceof Promise) {
+      busy = true;
+      done.finally(() => (busy = false));
+    }
+    return done;
+  };
+}
+
+/**
+ * Returns a function that begins a turn: it returns `mine()`, true until the next turn begins. A reply is
+ * shown only in its own turn, so a newer request, another choice and a left page drop it.
+ */
+export function turns() {
+  let last = 0;
+  return () => {
+    const mine = ++last;
+    return () => mine === last;
+  };
+}
+
+/** Calls `load` now, and again `every` milliseconds after it ended. Returns a function that stops. */
+export function poll(load, every) {
+  let timer = 0;
+  let over = false;
+  const next = () => over || (timer = setTimeout(() => (document.hidden ? next() : load().finally(next)), every));
+  load().finally(next);
+  return () => {
+    over = true;
+    clearTimeout(timer);
+  };
 }
 
 /** Replaces the content of `node` by `children`. */

@@ -31,7 +31,8 @@ export function evalView(main, id) {
     fill(main, loading("the eval"));
     try {
       const one = await get(`/console/evals/${part(id)}`);
-      if (!left) fill(main, ...draw(one));
+      if (left) return;
+      fill(main, ...draw(one));
       document.title = `${one.name} · taofold`;
     } catch (error) {
       if (!left) fill(main, failed(error, load));

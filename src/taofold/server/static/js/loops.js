@@ -2,35 +2,35 @@
 
 import { get, part } from "./api.js";
 import { line } from "./charts.js";
-import { empty, failed, fill, h, loading, view } from "./dom.js";
+import { empty, failed, fill, h, loading, poll, turns, view } from "./dom.js";
 import { ago, cut, dollars, duration, percent, several } from "./format.js";
 
 const EVERY = 4000;
 
 /** Loads `path` into `node` with `draw` repeatedly while it is shown. */
 export function fresh(node, path, draw, every = EVERY) {
-  let left = false;
+  const turn = turns();
   let drawn = "";
   async function load() {
+    const mine = turn();
     try {
       const said = await get(path);
       const sign = JSON.stringify(said);
-      if (left || sign === drawn || node.querySelector("[data-hold][open]")) return; // the user is typing there
+      if (!mine() || sign === drawn || node.querySelector("[data-hold][open], input:focus, textarea:focus")) return; // the user is typing there
       drawn = sign;
       fill(node, draw(said));
     } catch (error) {
-      if (left) return;
+      if (!mine()) return;
       drawn = "";
       const nothing = error.status === 404 || error.status === 403;
-      if (nothing) clearInterval(timer);
+      if (nothing) stop();
       fill(node, nothing ? empty("Nothing to see here", error.message) : failed(error, load));
     }
   }
-  const timer = setInterval(() => document.hidden || load(), every);
-  load();
+  const stop = poll(load, every);
   return () => {
-    left = true;
-    clearInterval(timer);
+    turn();
+    stop();
   };
 }
 

@@ -4,6 +4,7 @@ import { part, post } from "./api.js";
 import { empty, h, loading, toast, view } from "./dom.js";
 import { ago, visible } from "./format.js";
 import { fresh } from "./loops.js";
+import { again } from "./place.js";
 
 export function memoryView(main) {
   const list = h("div", {}, loading("notes"));
@@ -23,10 +24,11 @@ function row(note) {
   const send = (verb, body, done) => async (event) => {
     event.preventDefault();
     if (verb === "forget" && !confirm("Delete this note permanently?")) return;
+    const show = again();
     try {
       await post(`/memory/${part(note.id)}/${verb}`, { agent: note.agent, ...body() });
       toast(done);
-      dispatchEvent(new HashChangeEvent("hashchange"));
+      show();
     } catch (error) {
       wrong.textContent = error.message;
     }

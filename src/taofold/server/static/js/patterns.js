@@ -5,6 +5,7 @@ import { line, meter } from "./charts.js";
 import { empty, fill, h, loading, toast, view } from "./dom.js";
 import { ago, percent, pretty } from "./format.js";
 import { fresh } from "./loops.js";
+import { again } from "./place.js";
 
 export function patternsView(main) {
   const list = h("div", {}, loading("patterns"));
@@ -36,10 +37,11 @@ function judged(one, id) {
   const said = h("p", { class: "wrong", role: "alert" });
   async function send(event) {
     event.preventDefault();
+    const show = again();
     try {
       await post(`/patterns/${part(id)}/${one.retired ? "restore" : "retire"}`, one.retired ? {} : { reason: reason.value });
       toast(one.retired ? "The pattern is active again." : "The pattern is retired: loops do not get it.");
-      dispatchEvent(new HashChangeEvent("hashchange"));
+      show();
     } catch (error) {
       said.textContent = error.message;
     }
@@ -73,10 +75,11 @@ function rewrite(one, id) {
   const said = h("p", { class: "wrong", role: "alert" });
   async function send(event) {
     event.preventDefault();
+    const show = again();
     try {
       await post(`/patterns/${part(id)}/edit`, { ...named.read(), body: body.read() });
       toast("Saved: loops get the new text.");
-      dispatchEvent(new HashChangeEvent("hashchange"));
+      show();
     } catch (error) {
       said.textContent = error.message;
     }

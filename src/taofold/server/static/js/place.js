@@ -19,6 +19,13 @@ export function choose(values) {
   history.replaceState(null, "", `${path || "#/runs"}${text ? `?${text}` : ""}`);
 }
 
+/** Returns a function that shows the page anew, unless the user has left it. */
+export function again() {
+  const path = () => location.hash.split("?", 1)[0];
+  const here = path();
+  return () => path() === here && dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
 function decoded(text) {
   try {
     return decodeURIComponent(text);

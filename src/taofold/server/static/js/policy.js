@@ -1,7 +1,7 @@
 /** What another policy would have changed: a text, and its verdicts on stored calls. */
 
 import { get, part, post } from "./api.js";
-import { failed, fill, h, loading, view } from "./dom.js";
+import { failed, fill, h, loading, turns, view } from "./dom.js";
 import { count, several, visible } from "./format.js";
 
 const WORDS = { allow: "allowed", ask: "asked", deny: "denied" };
@@ -9,35 +9,38 @@ const PERIODS = { "1d": "a day", "7d": "a week", "30d": "30 days", all: "all tim
 const option = ([value, text]) => h("option", { value }, text);
 
 export function policyView(main) {
-  let left = false;
+  const [texts, tests] = [turns(), turns()];
   const agents = h("select", { name: "agent" });
   const since = h("select", { name: "since" }, Object.entries(PERIODS).map(option));
   const text = h("textarea", { name: "policy", rows: 12, class: "mono", spellcheck: "false" });
   const wrong = h("p", { class: "wrong", role: "alert" });
   const found = h("div", { class: "verdicts" });
   since.value = "30d";
-  const current = () => get(`/policy?agent=${part(agents.value)}`).then((said) => (text.value = said.text), (error) => (wrong.textContent = error.message));
-  const restart = () => (fill(found), (wrong.textContent = ""), current());
-  const test = async (event) => {
+  /** Uses a reply in its turn: a newer request and, for the text, what the user typed since drop it. */
+  const use = (mine, reply, show) => void reply.then((said) => mine() && show(said), (error) => mine() && (fill(found), (wrong.textContent = error.message)));
+  const clear = (...content) => (fill(found, content), (wrong.textContent = ""), tests());
+  const restart = () => {
+    clear();
+    use(texts(), get(`/policy?agent=${part(agents.value)}`), (said) => (text.value = said.text));
+  };
+  const test = (event) => {
     event.preventDefault();
-    wrong.textContent = "";
-    fill(found, loading("the verdicts"));
-    try {
-      const said = await post("/policy/test", { policy: text.value, agent: agents.value, since: since.value });
-      if (!left) fill(found, draw(said));
-    } catch (error) {
-      fill(found);
-      wrong.textContent = error.message;
-    }
+    const body = { policy: text.value, agent: agents.value, since: since.value };
+    use(clear(loading("the verdicts")), post("/policy/test", body), (said) => fill(found, draw(said)));
   };
   agents.onchange = restart;
+  text.oninput = () => void texts();
   view(main, "Policy", "What another policy would have changed in stored runs.",
     h("form", { class: "fields panel", onsubmit: test },
       h("label", {}, h("span", {}, "Agent"), agents), h("label", {}, h("span", {}, "Runs of"), since),
       h("label", {}, h("span", {}, "Policy file, from the policy in force"), text),
       h("div", { class: "buttons" }, h("button", { class: "primary", "data-do": "test" }, "Test"), h("button", { type: "button", onclick: restart }, "Start again")), wrong), found);
-  get("/agents").then(({ items }) => (fill(agents, items.map(({ name }) => option([name, visible(name)]))), current()), (error) => fill(found, failed(error)));
-  return () => (left = true);
+  const untouched = texts();
+  get("/agents").then(({ items }) => {
+    fill(agents, items.map(({ name }) => option([name, visible(name)])));
+    if (untouched()) restart();
+  }, (error) => fill(found, failed(error)));
+  return () => [texts(), tests()];
 }
 
 /** Returns links to the runs of `RUN:SEQ`. */

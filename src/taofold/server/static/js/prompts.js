@@ -1,37 +1,41 @@
 /** The prompt of one model call of a run, and its difference from the previous call. */
 
 import { get, part } from "./api.js";
-import { empty, failed, fill, h, loading } from "./dom.js";
+import { empty, failed, fill, h, loading, turns } from "./dom.js";
 import { count, cut, several } from "./format.js";
 import { readable } from "./json.js";
 import { keys } from "./keys.js";
 import { choose, place } from "./place.js";
 
 export function promptsView(main, id) {
-  let left = false;
+  const turn = turns();
   let shown = null;
+  let wanted = 0;
   async function load(number) {
+    const mine = turn();
+    wanted = number;
     if (!shown) fill(main, loading("the prompt"));
     try {
       const query = number ? `?n=${number}` : "";
       const [run, prompt] = await Promise.all([get(`/runs/${part(id)}`), get(`/runs/${part(id)}/prompt${query}`)]);
-      if (left) return;
+      if (!mine()) return;
       shown = prompt;
+      wanted = prompt.number;
       choose({ n: prompt.number });
       fill(main, draw(run, prompt, load));
       document.title = `Prompt ${prompt.number} of ${run.goal.slice(0, 50)} · taofold`;
     } catch (error) {
-      if (!left) fill(main, error.status === 404 ? empty("No model call yet", "The prompt appears here after the first model call.") : failed(error, () => load(number)));
+      if (mine()) fill(main, error.status === 404 ? empty("No model call yet", "The prompt appears here after the first model call.") : failed(error, () => load(number)));
     }
   }
   const step = (by) => {
-    const next = shown ? shown.number + by : 0;
+    const next = shown ? wanted + by : 0;
     if (next >= 1 && next <= shown.calls) load(next);
   };
   load(Number(place().chosen.get("n")) || 0);
   const unbind = keys({ p: () => (location.hash = `#/runs/${part(id)}`), "[": () => step(-1), "]": () => step(1) });
   return () => {
-    left = true;
+    turn();
     unbind();
   };
 }

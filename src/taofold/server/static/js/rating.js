@@ -21,9 +21,10 @@ export function rating(run) {
   }
 
   async function give(value) {
+    const text = note.value;
     try {
-      draw(await post(`/runs/${part(run)}/ratings`, { value, note: note.value }));
-      note.value = "";
+      draw(await post(`/runs/${part(run)}/ratings`, { value, note: text }));
+      if (note.value === text) note.value = "";
       toast("Kept beside the run. `taofold eval --from-rated` makes cases of such runs.");
     } catch (error) {
       toast(error.message, "bad");

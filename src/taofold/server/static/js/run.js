@@ -1,13 +1,13 @@
 /** One run: its live steps, its costs, and the time slider. */
 
 import { get, part, post } from "./api.js";
-import { failed, fill, h, loading, toast } from "./dom.js";
+import { failed, fill, h, loading, single, toast, turns } from "./dom.js";
 import { ago, count, dollars, duration } from "./format.js";
 import { chooseOther } from "./compare.js";
 import { keys } from "./keys.js";
 import { ENDED, follow } from "./live.js";
 import { media, words } from "./media.js";
-import { choose, place } from "./place.js";
+import { again, choose, place } from "./place.js";
 import { rating } from "./rating.js";
 import { startRun } from "./start.js";
 import { timeline } from "./timeline.js";
@@ -35,6 +35,16 @@ const number = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
 
 function show(main, run, undo) {
   const id = run.id;
+  const fork = single(async (at) => {
+    try {
+      const made = await post(`/runs/${part(id)}/fork`, { at });
+      const { restored, folder, why } = made.files ?? {};
+      toast(`Forked: this is the new run.${restored ? ` Its files are in ${folder}.` : why ? ` Files were not restored: ${why}.` : ""}`);
+      location.hash = `#/runs/${part(made.id)}`;
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  });
   const figures = h("dl", { class: "figures" });
   const proof = h("p", { class: "proof", hidden: true });
   const status = h("span", { class: `pill ${run.status}` }, run.status);
@@ -48,7 +58,7 @@ function show(main, run, undo) {
   const resume = h("button", { type: "button", "data-do": "resume", onclick: goOn }, "Resume");
   // The page lacks guessed secrets and files of the goal; then only a copy of the run's start repeats it exactly.
   const whole = !run.media?.length && !run.goal.includes("[redacted]");
-  const again = h("button", { type: "button", "data-do": "again",
+  const repeat = h("button", { type: "button", "data-do": "again",
     onclick: () => (whole ? startRun({ goal: run.goal, agent: run.agent, session: run.session }) : fork(0)) }, "Run again");
   const beside = h("button", { type: "button", "data-do": "beside", onclick: () => chooseOther(run) }, "Compare");
   const times = h("button", { type: "button", "data-do": "times", title: "w", onclick: () => (location.hash = `#/times/${part(id)}`) }, "Times");
@@ -64,7 +74,7 @@ function show(main, run, undo) {
     h("header", { class: "runhead" },
       h("p", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), " / ", h("span", { class: "mono" }, id),
         run.parent && [" · child of ", h("a", { href: `#/runs/${part(run.parent)}` }, run.parent)]),
-      h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, h("span", { class: "buttons" }, cancel, resume, again, beside, times, prompts))),
+      h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, h("span", { class: "buttons" }, cancel, resume, repeat, beside, times, prompts))),
       h("p", { class: "by" }, [run.active_agent === run.agent ? run.agent : `${run.agent} → ${run.active_agent}`, run.model, run.strategy].filter(Boolean).join(" · "), ` · started ${ago(run.created_at)}`),
       media(id, (run.media ?? []).map((one) => ({ ...one, mediaType: one.media_type }))), figures, proof),
     h("div", { class: "columns" }, h("div", { class: "left" }, story, line, opinion.panel), time.panel),
@@ -89,7 +99,7 @@ function show(main, run, undo) {
     cancel.hidden = line.hidden = idle || ENDED.includes(now.status);
     connected();
     if (ENDED.includes(now.status)) opinion.show();
-    again.hidden = !cancel.hidden || Boolean(now.parent);
+    repeat.hidden = !cancel.hidden || Boolean(now.parent);
     resume.hidden = !(idle || ["failed", "cancelled"].includes(now.status)) || Boolean(now.parent);
     const rows = [["steps", count(now.steps)], ["model calls", count(now.model_calls)], ["tool calls", count(now.tool_calls)],
       ["tokens", count(now.tokens)], ["cost", dollars(now.usd)], ["active", duration((now.seconds ?? 0) * 1000)]];
@@ -100,8 +110,11 @@ function show(main, run, undo) {
   }
 
   // The whole chain is hashed for it, so it is asked for once, and again when the run ends.
+  const proving = turns();
   function prove() {
+    const mine = proving();
     get(`/runs/${part(id)}/evidence`).then((one) => {
+      if (!mine()) return;
       proof.hidden = one.status === "none";
       proof.className = `proof ${one.status}`;
       // A changed record is above everything that the records show.
@@ -111,16 +124,21 @@ function show(main, run, undo) {
       }
       fill(proof, "Evidence: ", h("span", { class: `pill ${one.status}` }, VERDICTS[one.status] ?? one.status), one.status === "broken" ? ": " : " ", one.text,
         one.keys.length > 0 && ` · signed with key ${one.keys.join(", ")}`);
-    }, () => (proof.hidden = true));
+    }, () => mine() && (proof.hidden = true));
   }
   prove();
 
+  // One request at a time: a late reply would show an earlier state.
   let due = 0;
   let took = 0;
+  let changed = false;
+  let left = false;
+  undo.push(() => (left = true));
   function refresh() {
+    changed = true;
     if (due) return;
     due = setTimeout(async () => {
-      due = 0;
+      changed = false;
       const begun = performance.now();
       try {
         const [now] = await Promise.all([get(`/runs/${part(id)}`), time.more()]);
@@ -131,6 +149,8 @@ function show(main, run, undo) {
         // the connection's status already shows that the server is unreachable
       }
       took = performance.now() - begun;
+      due = 0;
+      if (changed && !left) refresh();
     }, Math.min(5000, Math.max(250, 3 * took))); // a long run is slower to load
   }
 
@@ -180,22 +200,12 @@ function show(main, run, undo) {
     refresh();
   }));
 
-  async function fork(at) {
-    try {
-      const made = await post(`/runs/${part(id)}/fork`, { at });
-      const { restored, folder, why } = made.files ?? {};
-      toast(`Forked: this is the new run.${restored ? ` Its files are in ${folder}.` : why ? ` Files were not restored: ${why}.` : ""}`);
-      location.hash = `#/runs/${part(made.id)}`;
-    } catch (error) {
-      toast(error.message, "bad");
-    }
-  }
-
   async function goOn() {
+    const reload = again();
     try {
       await post(`/runs/${part(id)}/resume`);
       toast("The run continues.");
-      dispatchEvent(new HashChangeEvent("hashchange"));
+      reload();
     } catch (error) {
       toast(error.message, "bad");
     }
@@ -214,10 +224,11 @@ function show(main, run, undo) {
   async function steer(event) {
     event.preventDefault();
     const field = event.target.elements.text;
-    if (!field.value.trim()) return;
+    const text = field.value;
+    if (!text.trim()) return;
     try {
-      await post(`/runs/${part(id)}/steer`, { text: field.value });
-      field.value = "";
+      await post(`/runs/${part(id)}/steer`, { text });
+      if (field.value === text) field.value = "";
       toast("The agent reads it at its next turn.");
     } catch (error) {
       toast(error.message, "bad");

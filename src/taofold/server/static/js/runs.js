@@ -1,7 +1,7 @@
 /** The list of runs: goals, states and costs. */
 
 import { get, part } from "./api.js";
-import { empty, failed, fill, h, loading } from "./dom.js";
+import { empty, failed, fill, h, loading, poll, turns } from "./dom.js";
 import { ago, count, dollars, duration, several } from "./format.js";
 import { keys } from "./keys.js";
 import { choose, place } from "./place.js";
@@ -11,7 +11,7 @@ const STATUSES = ["", "running", "queued", "interrupted", "forked", "rewound", "
 const EVERY = 3000;
 
 export function runsView(main) {
-  let left = false;
+  const turn = turns();
   let pages = 1;
   let drawn = "";
   const { chosen } = place();
@@ -27,15 +27,16 @@ export function runsView(main) {
   let items = [];
   let more = null;
   async function load() {
+    const mine = turn();
     try {
       const query = `status=${part(status.value)}&limit=${50 * pages}`;
       const page = await get(`/console/runs?${query}`);
-      if (left) return;
+      if (!mine()) return;
       items = page.items;
       more = page.next;
       draw();
     } catch (error) {
-      if (left) return;
+      if (!mine()) return;
       drawn = "";
       if (error.status === 401) document.dispatchEvent(new CustomEvent("signedout"));
       else fill(list, failed(error, load));
@@ -69,12 +70,11 @@ export function runsView(main) {
     if (focused) list.querySelector(`[data-run="${CSS.escape(focused)}"]`)?.focus();
   }
 
-  load();
-  const timer = setInterval(() => document.hidden || load(), EVERY);
+  const stop = poll(load, EVERY);
   const unbind = keys({ "/": () => words.focus() });
   return () => {
-    left = true;
-    clearInterval(timer);
+    turn();
+    stop();
     unbind();
   };
 }

@@ -2,16 +2,19 @@
 
 import { get, part, signedIn } from "./api.js";
 import { card, plain, together } from "./card.js";
-import { announce, empty, failed, fill, h, loading, toast, view } from "./dom.js";
+import { announce, empty, failed, fill, h, loading, poll, toast, turns, view } from "./dom.js";
 import { ago, cut } from "./format.js";
 
 const EVERY = 3000;
 let known = null;
 const listeners = new Set();
+const turn = turns();
 
 async function look() {
+  const mine = turn();
   try {
     const { items } = await get("/approvals");
+    if (!mine()) return;
     const before = known;
     known = items;
     badge(items.length);
@@ -19,7 +22,7 @@ async function look() {
     if (fresh.length) announce(`${fresh.length} new question${fresh.length === 1 ? "" : "s"} for you`);
     for (const tell of listeners) tell(items, null);
   } catch (error) {
-    for (const tell of listeners) tell(null, error);
+    if (mine()) for (const tell of listeners) tell(null, error);
   }
 }
 
@@ -32,8 +35,7 @@ function badge(n) {
 
 /** Updates the count in the navigation. */
 export function watchApprovals() {
-  look();
-  setInterval(() => document.hidden || !signedIn() || look(), EVERY);
+  poll(async () => signedIn() && look(), EVERY);
   document.addEventListener("decided", () => setTimeout(look, 150));
 }
 
