@@ -180,9 +180,7 @@ async def test_a_late_state_of_a_run_does_not_replace_its_end(bench: Bench, tmp_
             await late.arrived.wait()
             await approve(seat, run)
             await seat.client.until(run, "finished")
-            await expect(page.locator(".trace")).to_contain_text(
-                "forty-two"
-            )
+            await expect(page.locator(".trace")).to_contain_text("forty-two")
             await page.evaluate(FRAMES)
             await deliver(late, page)
             await expect(pill).to_have_text("finished")
