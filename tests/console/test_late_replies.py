@@ -309,3 +309,26 @@ async def test_the_end_of_a_request_does_not_draw_the_next_page_again(
             await deliver(late, page)
             await expect(page.locator(".toast")).to_contain_text("The run continues.")
             await expect(text).to_have_value("deny: [write]")
+
+
+async def test_a_failed_poll_keeps_what_is_written_in_a_card(bench: Bench, tmp_path: Path) -> None:
+    """Mutant: the failure replaces the cards."""
+    agent = bench.agent(act("I ask", "publish", text="x"), finish())
+    async with seated(agent, tmp_path) as seat:
+        page, failing = seat.page, True
+
+        async def refuse(route: Route) -> None:
+            await (route.abort() if failing else route.continue_())
+
+        await seat.client.until(await seat.client.start(), "waiting")
+        await seat.open("approvals")
+        await page.click(".card summary >> text=Change")
+        reason = page.locator(".card [name=reason]")
+        await reason.fill("half a sentence")
+        await page.route(re.compile("/approvals$"), refuse)
+        await expect(page.locator(".failed")).to_be_visible()
+        await expect(reason).to_have_value("half a sentence")
+        failing = False
+        await expect(page.locator(".failed")).to_have_count(0)
+        await expect(reason).to_have_value("half a sentence")
+        seat.wrong.clear()

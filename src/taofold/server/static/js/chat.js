@@ -91,7 +91,7 @@ export function sessionView(main, name) {
     try {
       await post("/runs", { goal, session: name, ...(agent ? { agent } : {}) });
       if (text.value === goal) text.value = "";
-      await load();
+      if (line.isConnected) await load();
     } catch (error) {
       wrong.textContent = error.code === "session_busy" ? "The agent is still working on your last message." : error.message;
     }

@@ -10,17 +10,18 @@ const EVERY = 4000;
 /** Loads `path` into `node` with `draw` repeatedly while it is shown. */
 export function fresh(node, path, draw, every = EVERY) {
   const turn = turns();
+  const typing = () => node.querySelector("[data-hold][open], input:focus, textarea:focus");
   let drawn = "";
   async function load() {
     const mine = turn();
     try {
       const said = await get(path);
       const sign = JSON.stringify(said);
-      if (!mine() || sign === drawn || node.querySelector("[data-hold][open], input:focus, textarea:focus")) return; // the user is typing there
+      if (!mine() || sign === drawn || typing()) return;
       drawn = sign;
       fill(node, draw(said));
     } catch (error) {
-      if (!mine()) return;
+      if (!mine() || typing()) return;
       drawn = "";
       const nothing = error.status === 404 || error.status === 403;
       if (nothing) stop();

@@ -37,6 +37,8 @@ function badge(n) {
 export function watchApprovals() {
   poll(async () => signedIn() && look(), EVERY);
   document.addEventListener("decided", () => setTimeout(look, 150));
+  // The next principal on this page must not see these questions.
+  document.addEventListener("signedout", () => (turn(), (known = null)));
 }
 
 export function approvalsView(main) {
@@ -69,8 +71,9 @@ export function approvalsView(main) {
 
   function draw(items, error) {
     if (error) {
-      shown.clear();
-      fill(list, failed(error, look));
+      // The cards stay: a person may be writing in one.
+      list.querySelector(".empty, .loading")?.remove();
+      list.prepend(failed(error, look));
       return;
     }
     for (const [id, node] of shown) {
