@@ -2,10 +2,10 @@
 
 import { post } from "./api.js";
 import { meter } from "./charts.js";
-import { empty, h, loading, toast, view } from "./dom.js";
+import { empty, h, loading, view } from "./dom.js";
 import { count, dollars, percent, visible } from "./format.js";
 import { fresh } from "./loops.js";
-import { again } from "./place.js";
+import { sending } from "./place.js";
 
 export function budgetsView(main) {
   const list = h("div", {}, loading("budgets"));
@@ -34,17 +34,8 @@ function row(one) {
 function lift(one) {
   const wrong = h("p", { class: "wrong", role: "alert" });
   const reason = h("input", { name: "reason", autocomplete: "off" });
-  const send = async (event) => {
-    event.preventDefault();
-    const show = again();
-    try {
-      await post("/budgets/lift", { name: one.name, scope: one.scope, reason: reason.value });
-      toast("Lifted: the amount may be spent once more in this period.");
-      show();
-    } catch (error) {
-      wrong.textContent = error.message;
-    }
-  };
+  const send = sending(wrong, () => post("/budgets/lift", { name: one.name, scope: one.scope, reason: reason.value }),
+    "Lifted: the amount may be spent once more in this period.");
   return h("form", { class: "fields", onsubmit: send },
     h("label", {}, h("span", {}, "Reason, for the log"), reason),
     h("div", { class: "buttons" }, h("button", { class: "primary", "data-do": "lift" }, "Lift once")), wrong);

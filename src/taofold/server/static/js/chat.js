@@ -1,7 +1,7 @@
 /** A session as a conversation: each run is a turn, and a new message begins the next run. */
 
 import { get, part, post } from "./api.js";
-import { announce, empty, failed, fill, h, loading, turns, view } from "./dom.js";
+import { announce, empty, fill, h, loaded, loading, turns, view } from "./dom.js";
 import { ago, dollars } from "./format.js";
 import { ENDED } from "./live.js";
 import { markdown } from "./markdown.js";
@@ -9,24 +9,15 @@ import { markdown } from "./markdown.js";
 const EVERY = 1500;
 
 export function sessionsView(main) {
-  let left = false;
-  const list = h("div", {}, loading("sessions"));
+  const list = h("div");
   view(main, "Sessions", "Conversations. Each run knows the earlier runs of its session.", list);
-  async function load() {
-    try {
-      const { items } = await get("/runs?limit=200");
-      if (left) return;
-      const last = new Map();
-      for (const run of items) if (run.session && !last.has(run.session)) last.set(run.session, run);
-      fill(list, last.size ? h("ol", { class: "rows" }, [...last].map(([name, run]) => h("li", {}, h("a", { class: "row session entry", href: `#/sessions/${part(name)}` },
-        h("span", { class: `pill ${run.status}` }, run.status), h("span", { class: "what" }, h("span", { class: "goal" }, name), h("span", { class: "by" }, run.goal)), h("time", { class: "when" }, ago(run.created_at))))))
-        : empty("No session yet", "Start a run with a session's name: the next run with the same name continues it."));
-    } catch (error) {
-      if (!left) fill(list, failed(error, load));
-    }
-  }
-  load();
-  return () => (left = true);
+  return loaded(list, "sessions", () => get("/runs?limit=200"), ({ items }) => {
+    const last = new Map();
+    for (const run of items) if (run.session && !last.has(run.session)) last.set(run.session, run);
+    return last.size ? h("ol", { class: "rows" }, [...last].map(([name, run]) => h("li", {}, h("a", { class: "row session entry", href: `#/sessions/${part(name)}` },
+      h("span", { class: `pill ${run.status}` }, run.status), h("span", { class: "what" }, h("span", { class: "goal" }, name), h("span", { class: "by" }, run.goal)), h("time", { class: "when" }, ago(run.created_at))))))
+      : empty("No session yet", "Start a run with a session's name: the next run with the same name continues it.");
+  });
 }
 
 export function sessionView(main, name) {

@@ -1,7 +1,7 @@
 /** Two runs side by side: their usage, their steps and their files. */
 
 import { get, part } from "./api.js";
-import { failed, fill, h, loading, toast } from "./dom.js";
+import { fill, h, loaded, loading, toast } from "./dom.js";
 import { ago, brief, conflicts, count, cut, dollars, duration, pretty, several, visible } from "./format.js";
 import { markdown } from "./markdown.js";
 
@@ -27,23 +27,13 @@ export async function chooseOther(run) {
 }
 
 export function compareView(main, first, second) {
-  let left = false;
-  async function load() {
-    fill(main, loading("two runs"));
-    try {
-      const [one, two, files] = await Promise.all([
-        ...[first, second].map(async (id) => ({ run: await get(`/runs/${part(id)}`), state: await get(`/runs/${part(id)}/state`) })),
-        get(`/runs/${part(first)}/files?other=${part(second)}`),
-      ]);
-      if (left) return;
-      fill(main, ...draw([one, two]), filesOf(files));
-      document.title = "Two runs · taofold";
-    } catch (error) {
-      if (!left) fill(main, failed(error, load));
-    }
-  }
-  load();
-  return () => (left = true);
+  return loaded(main, "two runs", () => Promise.all([
+    ...[first, second].map(async (id) => ({ run: await get(`/runs/${part(id)}`), state: await get(`/runs/${part(id)}/state`) })),
+    get(`/runs/${part(first)}/files?other=${part(second)}`),
+  ]), ([one, two, files]) => {
+    document.title = "Two runs · taofold";
+    return [draw([one, two]), filesOf(files)];
+  });
 }
 
 const FIGURES = [

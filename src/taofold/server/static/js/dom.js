@@ -63,6 +63,26 @@ export function poll(load, every) {
   };
 }
 
+/** Loads once into `node`, where `draw` returns its content. Returns a function for when the page is left. */
+export function loaded(node, what, load, draw) {
+  const turn = turns();
+  async function look() {
+    const mine = turn();
+    fill(node, loading(what));
+    try {
+      const said = await load();
+      if (mine()) fill(node, draw(said));
+    } catch (error) {
+      if (mine()) fill(node, failed(error, look));
+    }
+  }
+  look();
+  return turn;
+}
+
+/** Shows the error of `action`, which sends a request. */
+export const tried = (action) => action().catch((error) => toast(error.message, "bad"));
+
 /** Replaces the content of `node` by `children`. */
 export function fill(node, ...children) {
   node.replaceChildren(...children.flat(Infinity).filter((one) => one));

@@ -2,44 +2,23 @@
 
 import { get, part } from "./api.js";
 import { meter } from "./charts.js";
-import { empty, failed, fill, h, loading, view } from "./dom.js";
+import { empty, h, loaded, view } from "./dom.js";
 import { ago, count, dollars, duration, percent, several } from "./format.js";
 
 export function evalsView(main) {
-  let left = false;
-  const list = h("div", {}, loading("evals"));
+  const list = h("div");
   view(main, "Evals", "Results of agents on cases with known answers.", list);
-  async function load() {
-    try {
-      const { items } = await get("/console/evals");
-      if (left) return;
-      fill(list, items.length ? h("ol", { class: "rows" }, items.map((one) => h("li", {}, h("a", { class: "row eval entry", href: `#/evals/${part(one.id)}` },
-        h("span", { class: "what" }, h("span", { class: "goal" }, one.name), h("span", { class: "by" }, one.reports.map((r) => r.agent).join(" against "))),
-        h("span", { class: "num" }, one.reports.map((r) => percent(r.rate)).join(" · ")), h("time", { class: "when" }, ago(one.at))))))
-        : empty("No eval has run here", "`taofold eval cases.yaml` runs an agent on cases and leaves its report here."));
-    } catch (error) {
-      if (!left) fill(list, failed(error, load));
-    }
-  }
-  load();
-  return () => (left = true);
+  return loaded(list, "evals", () => get("/console/evals"), ({ items }) => (items.length ? h("ol", { class: "rows" }, items.map((one) => h("li", {}, h("a", { class: "row eval entry", href: `#/evals/${part(one.id)}` },
+    h("span", { class: "what" }, h("span", { class: "goal" }, one.name), h("span", { class: "by" }, one.reports.map((r) => r.agent).join(" against "))),
+    h("span", { class: "num" }, one.reports.map((r) => percent(r.rate)).join(" · ")), h("time", { class: "when" }, ago(one.at))))))
+    : empty("No eval has run here", "`taofold eval cases.yaml` runs an agent on cases and leaves its report here.")));
 }
 
 export function evalView(main, id) {
-  let left = false;
-  async function load() {
-    fill(main, loading("the eval"));
-    try {
-      const one = await get(`/console/evals/${part(id)}`);
-      if (left) return;
-      fill(main, ...draw(one));
-      document.title = `${one.name} · taofold`;
-    } catch (error) {
-      if (!left) fill(main, failed(error, load));
-    }
-  }
-  load();
-  return () => (left = true);
+  return loaded(main, "the eval", () => get(`/console/evals/${part(id)}`), (one) => {
+    document.title = `${one.name} · taofold`;
+    return draw(one);
+  });
 }
 
 function draw(one) {

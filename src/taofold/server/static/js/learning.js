@@ -2,31 +2,21 @@
 
 import { get } from "./api.js";
 import { line } from "./charts.js";
-import { empty, failed, fill, h, loading, view } from "./dom.js";
+import { empty, h, loaded, view } from "./dom.js";
 import { count, dollars } from "./format.js";
 
 const LAST = 40;
 
 export function learningView(main) {
-  let left = false;
-  const body = h("div", {}, loading("figures"));
+  const body = h("div");
   view(main, "Learning", "Do lessons make later loops shorter?", body);
-
-  async function load() {
-    const quiet = (promise, instead) => promise.catch((error) => {
-      if (error.status === 404 || error.status === 403) return instead;
-      throw error;
-    });
-    try {
-      const [loops, metrics, totals, costs] = await Promise.all([
-        quiet(get("/loops"), { items: [] }), quiet(get("/patterns/metrics"), {}), get("/console/totals"), get("/console/costs")]);
-      if (!left) fill(body, draw(loops.items, metrics, totals, costs));
-    } catch (error) {
-      if (!left) fill(body, failed(error, load));
-    }
-  }
-  load();
-  return () => (left = true);
+  const quiet = (promise, instead) => promise.catch((error) => {
+    if (error.status === 404 || error.status === 403) return instead;
+    throw error;
+  });
+  return loaded(body, "figures", () => Promise.all([
+    quiet(get("/loops"), { items: [] }), quiet(get("/patterns/metrics"), {}), get("/console/totals"), get("/console/costs")]),
+  ([loops, metrics, totals, costs]) => draw(loops.items, metrics, totals, costs));
 }
 
 function draw(loops, metrics, totals, costs) {

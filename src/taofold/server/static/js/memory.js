@@ -1,10 +1,10 @@
 /** The notes of agents about the signed-in user: read, correct, pin and delete. */
 
 import { part, post } from "./api.js";
-import { empty, h, loading, toast, view } from "./dom.js";
+import { empty, h, loading, view } from "./dom.js";
 import { ago, visible } from "./format.js";
 import { fresh } from "./loops.js";
-import { again } from "./place.js";
+import { sending } from "./place.js";
 
 export function memoryView(main) {
   const list = h("div", {}, loading("notes"));
@@ -21,18 +21,8 @@ function row(note) {
   const wrong = h("p", { class: "wrong", role: "alert" });
   const text = h("textarea", { rows: 3, name: "text", required: true });
   text.value = note.text;
-  const send = (verb, body, done) => async (event) => {
-    event.preventDefault();
-    if (verb === "forget" && !confirm("Delete this note permanently?")) return;
-    const show = again();
-    try {
-      await post(`/memory/${part(note.id)}/${verb}`, { agent: note.agent, ...body() });
-      toast(done);
-      show();
-    } catch (error) {
-      wrong.textContent = error.message;
-    }
-  };
+  const send = (verb, body, done) => sending(wrong, () => post(`/memory/${part(note.id)}/${verb}`, { agent: note.agent, ...body() }), done);
+  const forget = send("forget", () => ({}), "The note is deleted.");
   return h("li", {}, h("details", { class: "panel wide entry note", "data-hold": true },
     h("summary", {}, h("span", { class: "pill" }, source(note)), " ", h("span", { class: "goal" }, visible(note.text))),
     h("p", { class: "lead" }, visible(note.agent), " · ", h("time", {}, ago(note.at)), note.pinned && " · pinned",
@@ -41,5 +31,5 @@ function row(note) {
       h("label", {}, h("span", {}, "Text"), text),
       h("div", { class: "buttons" }, h("button", { class: "primary", "data-do": "save" }, "Save"),
         h("button", { type: "button", "data-do": "pin", onclick: send("edit", () => ({ pinned: !note.pinned }), note.pinned ? "The note is no longer pinned." : "The note is pinned: every prompt has it.") }, note.pinned ? "Unpin" : "Pin"),
-        h("button", { type: "button", "data-do": "forget", onclick: send("forget", () => ({}), "The note is deleted.") }, "Delete")), wrong)));
+        h("button", { type: "button", "data-do": "forget", onclick: (event) => confirm("Delete this note permanently?") && forget(event) }, "Delete")), wrong)));
 }

@@ -2,10 +2,10 @@
 
 import { part, post } from "./api.js";
 import { line, meter } from "./charts.js";
-import { empty, fill, h, loading, toast, view } from "./dom.js";
+import { empty, fill, h, loading, view } from "./dom.js";
 import { ago, percent, pretty } from "./format.js";
 import { fresh } from "./loops.js";
-import { again } from "./place.js";
+import { sending } from "./place.js";
 
 export function patternsView(main) {
   const list = h("div", {}, loading("patterns"));
@@ -35,17 +35,8 @@ function row(one) {
 function judged(one, id) {
   const reason = h("input", { id: "why", maxlength: 300, required: true, placeholder: "reason for retiring it", autocomplete: "off" });
   const said = h("p", { class: "wrong", role: "alert" });
-  async function send(event) {
-    event.preventDefault();
-    const show = again();
-    try {
-      await post(`/patterns/${part(id)}/${one.retired ? "restore" : "retire"}`, one.retired ? {} : { reason: reason.value });
-      toast(one.retired ? "The pattern is active again." : "The pattern is retired: loops do not get it.");
-      show();
-    } catch (error) {
-      said.textContent = error.message;
-    }
-  }
+  const send = sending(said, () => post(`/patterns/${part(id)}/${one.retired ? "restore" : "retire"}`, one.retired ? {} : { reason: reason.value }),
+    one.retired ? "The pattern is active again." : "The pattern is retired: loops do not get it.");
   return h("form", { class: "judged", onsubmit: send }, !one.retired && [h("label", { class: "unseen", for: "why" }, "Reason"), reason],
     h("button", { "data-do": one.retired ? "restore" : "retire" }, one.retired ? "Restore" : "Retire"), said);
 }
@@ -73,17 +64,7 @@ function rewrite(one, id) {
   const named = fields({ name: one.name, tags: one.tags ?? [] }, "");
   const body = fields(one.body ?? {}, "");
   const said = h("p", { class: "wrong", role: "alert" });
-  async function send(event) {
-    event.preventDefault();
-    const show = again();
-    try {
-      await post(`/patterns/${part(id)}/edit`, { ...named.read(), body: body.read() });
-      toast("Saved: loops get the new text.");
-      show();
-    } catch (error) {
-      said.textContent = error.message;
-    }
-  }
+  const send = sending(said, () => post(`/patterns/${part(id)}/edit`, { ...named.read(), body: body.read() }), "Saved: loops get the new text.");
   return h("details", { class: "panel wide rewrite", "data-hold": true }, h("summary", {}, "Edit"), h("form", { class: "fields", onsubmit: send }, named.node, body.node,
     h("div", { class: "buttons" }, h("button", { class: "primary", "data-do": "save" }, "Save")), said));
 }

@@ -1,5 +1,7 @@
 /** The address of the console: `#/section/one?name=value`. It holds the choices of a page. */
 
+import { toast } from "./dom.js";
+
 /** Returns the parts of the address: section, the shown object, a second one, and the choices. */
 export function place() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
@@ -25,6 +27,19 @@ export function again() {
   const here = path();
   return () => path() === here && dispatchEvent(new HashChangeEvent("hashchange"));
 }
+
+/** Returns the listener of a form: after `send` it shows `done` and the page anew, or the error in `wrong`. */
+export const sending = (wrong, send, done) => async (event) => {
+  event.preventDefault();
+  const show = again();
+  try {
+    await send();
+    toast(done);
+    show();
+  } catch (error) {
+    wrong.textContent = error.message;
+  }
+};
 
 function decoded(text) {
   try {

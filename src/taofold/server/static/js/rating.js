@@ -1,7 +1,7 @@
 /** Ratings of a run: a verdict and a note, stored beside its log. */
 
 import { get, part, post } from "./api.js";
-import { fill, h, toast } from "./dom.js";
+import { fill, h, toast, tried } from "./dom.js";
 import { ago } from "./format.js";
 
 const word = (value) => (value === 1 ? "good" : value === 0 ? "bad" : `${Math.round(100 * value)} %`);
@@ -20,16 +20,12 @@ export function rating(run) {
       ` by ${one.by}, ${ago(one.at)}`, one.note && `: ${one.note}`)));
   }
 
-  async function give(value) {
+  const give = (value) => tried(async () => {
     const text = note.value;
-    try {
-      draw(await post(`/runs/${part(run)}/ratings`, { value, note: text }));
-      if (note.value === text) note.value = "";
-      toast("Kept beside the run. `taofold eval --from-rated` makes cases of such runs.");
-    } catch (error) {
-      toast(error.message, "bad");
-    }
-  }
+    draw(await post(`/runs/${part(run)}/ratings`, { value, note: text }));
+    if (note.value === text) note.value = "";
+    toast("Kept beside the run. `taofold eval --from-rated` makes cases of such runs.");
+  });
 
   async function show() {
     if (asked) return;

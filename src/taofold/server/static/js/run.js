@@ -1,7 +1,7 @@
 /** One run: its live steps, its costs, and the time slider. */
 
 import { get, part, post } from "./api.js";
-import { failed, fill, h, loading, single, toast, turns } from "./dom.js";
+import { failed, fill, h, loading, single, toast, tried, turns } from "./dom.js";
 import { ago, count, dollars, duration } from "./format.js";
 import { chooseOther } from "./compare.js";
 import { keys } from "./keys.js";
@@ -35,16 +35,12 @@ const number = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
 
 function show(main, run, undo) {
   const id = run.id;
-  const fork = single(async (at) => {
-    try {
-      const made = await post(`/runs/${part(id)}/fork`, { at });
-      const { restored, folder, why } = made.files ?? {};
-      toast(`Forked: this is the new run.${restored ? ` Its files are in ${folder}.` : why ? ` Files were not restored: ${why}.` : ""}`);
-      location.hash = `#/runs/${part(made.id)}`;
-    } catch (error) {
-      toast(error.message, "bad");
-    }
-  });
+  const fork = single((at) => tried(async () => {
+    const made = await post(`/runs/${part(id)}/fork`, { at });
+    const { restored, folder, why } = made.files ?? {};
+    toast(`Forked: this is the new run.${restored ? ` Its files are in ${folder}.` : why ? ` Files were not restored: ${why}.` : ""}`);
+    location.hash = `#/runs/${part(made.id)}`;
+  }));
   const figures = h("dl", { class: "figures" });
   const proof = h("p", { class: "proof", hidden: true });
   const status = h("span", { class: `pill ${run.status}` }, run.status);
@@ -54,8 +50,8 @@ function show(main, run, undo) {
   const { chosen } = place();
   const time = timeline(id, { changed: told.travel, fork, seen: told.timing, chosen: (at, against) => choose({ at, against }),
     at: number(chosen.get("at")), against: number(chosen.get("against")) });
-  const cancel = h("button", { type: "button", "data-do": "cancel", onclick: stop }, "Cancel");
-  const resume = h("button", { type: "button", "data-do": "resume", onclick: goOn }, "Resume");
+  const cancel = h("button", { type: "button", "data-do": "cancel", onclick: () => stop() }, "Cancel");
+  const resume = h("button", { type: "button", "data-do": "resume", onclick: () => goOn() }, "Resume");
   // The page lacks guessed secrets and files of the goal; then only a copy of the run's start repeats it exactly.
   const whole = !run.media?.length && !run.goal.includes("[redacted]");
   const repeat = h("button", { type: "button", "data-do": "again",
@@ -200,39 +196,29 @@ function show(main, run, undo) {
     refresh();
   }));
 
-  async function goOn() {
+  const goOn = () => tried(async () => {
     const reload = again();
-    try {
-      await post(`/runs/${part(id)}/resume`);
-      toast("The run continues.");
-      reload();
-    } catch (error) {
-      toast(error.message, "bad");
-    }
-  }
+    await post(`/runs/${part(id)}/resume`);
+    toast("The run continues.");
+    reload();
+  });
 
-  async function stop() {
-    try {
-      await post(`/runs/${part(id)}/cancel`);
-      toast("The run stops before its next call.");
-      refresh();
-    } catch (error) {
-      toast(error.message, "bad");
-    }
-  }
+  const stop = () => tried(async () => {
+    await post(`/runs/${part(id)}/cancel`);
+    toast("The run stops before its next call.");
+    refresh();
+  });
 
   async function steer(event) {
     event.preventDefault();
     const field = event.target.elements.text;
     const text = field.value;
     if (!text.trim()) return;
-    try {
+    await tried(async () => {
       await post(`/runs/${part(id)}/steer`, { text });
       if (field.value === text) field.value = "";
       toast("The agent reads it at its next turn.");
-    } catch (error) {
-      toast(error.message, "bad");
-    }
+    });
   }
 
   undo.push(keys({

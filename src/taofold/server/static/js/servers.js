@@ -1,7 +1,7 @@
 /** MCP servers to which the user can sign in, and the return from their pages. */
 
 import { get, post } from "./api.js";
-import { empty, failed, fill, h, loading, toast, view } from "./dom.js";
+import { empty, fill, h, loaded, toast, tried, view } from "./dom.js";
 import { several } from "./format.js";
 
 const BACK = "/signed-in";
@@ -31,45 +31,23 @@ export async function watchServers() {
 }
 
 export function serversView(main) {
-  let left = false;
-  const list = h("div", {}, loading("servers"));
+  const list = h("div");
   view(main, "Servers", "MCP servers that need a sign-in. Your runs use only your own sign-in.", list);
 
-  function show(items) {
-    if (left) return;
-    fill(list, items.length ? h("ul", { class: "rows" }, items.map((one) => h("li", { class: "row entry" },
-      h("span", { class: "what" }, h("span", { class: "goal" }, one.name), h("span", { class: "by" }, one.server)),
-      h("span", {}, state(one)), h("span", { class: "buttons" }, buttons(one)))))
-      : empty("No server needs a sign-in", "An agent file gives one `oauth: {per_principal: true}`."));
-  }
+  const draw = ({ items }) => (items.length ? h("ul", { class: "rows" }, items.map((one) => h("li", { class: "row entry" },
+    h("span", { class: "what" }, h("span", { class: "goal" }, one.name), h("span", { class: "by" }, one.server)),
+    h("span", {}, state(one)), h("span", { class: "buttons" }, buttons(one)))))
+    : empty("No server needs a sign-in", "An agent file gives one `oauth: {per_principal: true}`."));
   function buttons(one) {
-    const begin = h("button", { type: "button", class: one.signed_in ? "quiet" : "primary", onclick: () => act(begin, async () => {
+    const begin = h("button", { type: "button", class: one.signed_in ? "quiet" : "primary", onclick: () => tried(async () => {
       const { address } = await post("/servers/signin", { server: one.server });
       if (address) location.assign(address);
       else toast(`${one.name} needs no sign-in.`);
     }) }, one.signed_in ? "Sign in again" : "Sign in", h("span", { class: "unseen" }, ` to ${one.name}`));
     if (!one.signed_in) return [begin];
-    const end = h("button", { type: "button", class: "quiet", onclick: () => act(end, async () => show((await post("/servers/signout", { server: one.server })).items)) }, "Sign out", h("span", { class: "unseen" }, ` of ${one.name}`));
-    return [begin, end];
+    return [begin, h("button", { type: "button", class: "quiet", onclick: () => tried(async () => fill(list, draw(await post("/servers/signout", { server: one.server })))) }, "Sign out", h("span", { class: "unseen" }, ` of ${one.name}`))];
   }
-  async function act(button, what) {
-    button.disabled = true;
-    try {
-      await what();
-    } catch (error) {
-      toast(error.message, "bad");
-    }
-    button.disabled = false;
-  }
-  async function load() {
-    try {
-      show((await get("/servers")).items);
-    } catch (error) {
-      if (!left) fill(list, failed(error, load));
-    }
-  }
-  load();
-  return () => (left = true);
+  return loaded(list, "servers", () => get("/servers"), draw);
 }
 
 function state(one) {

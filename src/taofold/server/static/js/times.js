@@ -1,7 +1,7 @@
 /** The times of a run: calls and waits as bars over one axis, with costs. */
 
 import { get, part } from "./api.js";
-import { empty, failed, fill, h, loading, s } from "./dom.js";
+import { empty, h, loaded, s } from "./dom.js";
 import { count, cut, dollars, duration } from "./format.js";
 import { keys } from "./keys.js";
 
@@ -10,22 +10,13 @@ const LEAST = 0.6; // of 100: the minimum visible width
 const WORDS = { model: "models", tool: "tools", wait: "waiting" };
 
 export function timesView(main, id) {
-  let left = false;
-  async function load() {
-    fill(main, loading("the times"));
-    try {
-      const [run, { items }] = await Promise.all([get(`/runs/${part(id)}`), get(`/runs/${part(id)}/spans`)]);
-      if (left) return;
-      fill(main, draw(run, items));
-      document.title = `Times of ${run.goal.slice(0, 50)} · taofold`;
-    } catch (error) {
-      if (!left) fill(main, failed(error, load));
-    }
-  }
-  load();
+  const leave = loaded(main, "the times", () => Promise.all([get(`/runs/${part(id)}`), get(`/runs/${part(id)}/spans`)]), ([run, { items }]) => {
+    document.title = `Times of ${run.goal.slice(0, 50)} · taofold`;
+    return draw(run, items);
+  });
   const unbind = keys({ w: () => (location.hash = `#/runs/${part(id)}`) });
   return () => {
-    left = true;
+    leave();
     unbind();
   };
 }
