@@ -882,6 +882,25 @@ def _unsuccessful(agent: str, run: str, state: RunState) -> str:
     return "\n".join(lines)
 
 
+def questioner(agent: "Agent[Any, Any]", instructions: str) -> "Agent[Any, Any]":
+    """Returns the agent of a run in which a tool asks the model of `agent`."""
+    return agent.replace(
+        tools=(),
+        discover=(),
+        skills=(),
+        handoffs=(),
+        models={},
+        grounding_judge=None,
+        strategy="direct",
+        output=str,
+        instructions=instructions,
+        ask_user=False,
+        memory=False,
+        snapshots=False,
+        worktree=False,
+    )
+
+
 class Samples:
     """The run's own model, for tools that ask it. Each question is a child run of the call.
 
@@ -903,20 +922,7 @@ class Samples:
         # The agent's own bound applies too: a question can only lower it.
         bounds = [bound for bound in (question.max_tokens, settings.max_tokens) if bound]
         chosen = question.temperature
-        sampler = agent.replace(
-            tools=(),
-            discover=(),
-            skills=(),
-            handoffs=(),
-            models={},
-            grounding_judge=None,
-            strategy="direct",
-            output=str,
-            instructions=question.system,
-            ask_user=False,
-            memory=False,
-            snapshots=False,
-            worktree=False,
+        sampler = questioner(agent, question.system).replace(
             max_tokens=min(bounds, default=0),
             temperature=settings.temperature if chosen is None else chosen,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn, TypeAlias
 
 from taofold.agent import Agent
+from taofold.agent.activation import questioner
 from taofold.agent.team import changed_team
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, TaofoldError
@@ -144,7 +145,8 @@ def _child(caller: StoredDriver, started: e.RunStarted) -> StoredDriver:
         found = next((callee for callee in below if callee.name == started.agent), None)
         # A tool that asks its run's own model has no agent of its own.
         if found is None and started.agent == name and started.strategy == "direct":
-            found = questioner(member, started)
+            instructions = started.settings.get("instructions", "")
+            found = questioner(member, instructions if isinstance(instructions, str) else "")
         if found is not None:
             caller = caller.handed_to(name)
             break
@@ -153,24 +155,6 @@ def _child(caller: StoredDriver, started: e.RunStarted) -> StoredDriver:
     agent = found.replace(policy=caller.policy.tightened(found.policy))
     agent = muted(agent.replace(model=caller.agent.model, models=caller.agent.models))
     return StoredDriver(agent, agent.plan.policy)
-
-
-def questioner(agent: Agent[Any, Any], started: e.RunStarted) -> Agent[Any, Any]:
-    """Returns the agent of a run in which a tool asked the model of `agent`."""
-    instructions = started.settings.get("instructions", "")
-    return agent.replace(
-        tools=(),
-        discover=(),
-        skills=(),
-        models={},
-        grounding_judge=None,
-        strategy="direct",
-        output=str,
-        handoffs=(),
-        instructions=instructions if isinstance(instructions, str) else "",
-        ask_user=False,
-        memory=False,
-    )
 
 
 def muted(agent: Agent[Any, Any]) -> Agent[Any, Any]:
