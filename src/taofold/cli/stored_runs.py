@@ -106,7 +106,7 @@ class StoredSelection:
 
 
 async def _named(log: "Log", word: str) -> str:
-    """Returns the id of the run that a word of `--runs` names.
+    """Returns the id of the run that a value of `--runs` names.
 
     Raises:
         UnknownRun: There is none. For a number with a unit the message names the units.
